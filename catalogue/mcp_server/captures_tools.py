@@ -8,24 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from catalogue.errors import FormatError, OverBudget, SourceError
 from catalogue.formatting import plural, to_json
+from catalogue.mcp_server import tool_models as models
 from catalogue.mcp_server.calls import Call
-from catalogue.mcp_server.tool_models import (
-    MAX_OFFSET,
-    CapturesAnswer,
-    CrawlsAnswer,
-    CrawlsArguments,
-    IndexChoice,
-    ListedCrawl,
-    NotRead,
-    PlanAnswer,
-    PlanArguments,
-    Price,
-    QueryArguments,
-    SampleAnswer,
-    SampleArguments,
-    SqlAnswer,
-    SqlArguments,
-)
 from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, visible_values
 
 if TYPE_CHECKING:
@@ -34,12 +18,12 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 40_000
 _MAX_CRAWLS = 50
 _CURRENT = timedelta(days=1)
-_NO_MORE = f"the largest offset is {MAX_OFFSET:,}; narrow the patterns, the times or the crawls"
+_NO_MORE = f"the largest offset is {models.MAX_OFFSET:,}; narrow the patterns, the times or the crawls"
 _ONLY_LATEST = "with latest it is not known which crawls have no match"
 _TOO_LONG = f"texts longer than {MAX_VALUE:,} characters are cut, and end with {CUT}"
 
 
-def crawls(arguments: CrawlsArguments, call: Call) -> CrawlsAnswer:
+def crawls(arguments: models.CrawlsArguments, call: Call) -> models.CrawlsAnswer:
     """List crawls; fetch the list if it is older than a day and requests are left."""
     from catalogue.reports import crawl_rows  # noqa: PLC0415
     from catalogue.selection import crawl_list  # noqa: PLC0415 - a call imports what it needs
@@ -62,7 +46,7 @@ def crawls(arguments: CrawlsArguments, call: Call) -> CrawlsAnswer:
         and (row["files_harvested"] or row["blocks"] or not arguments.stored_only)
     ]
     end = arguments.offset + arguments.limit
-    return CrawlsAnswer(
+    return models.CrawlsAnswer(
         crawls=[_listed(row) for row in rows[arguments.offset : end]],
         total=len(rows),
         next_offset=end if end < len(rows) else None,
@@ -72,9 +56,9 @@ def crawls(arguments: CrawlsArguments, call: Call) -> CrawlsAnswer:
     )
 
 
-def _listed(row: dict[str, Any]) -> ListedCrawl:
+def _listed(row: dict[str, Any]) -> models.ListedCrawl:
     first, last = (time and f"{time:%Y-%m-%d}" for time in (row["first_fetch"], row["last_fetch"]))
-    return ListedCrawl(
+    return models.ListedCrawl(
         crawl=row["crawl"],
         first_fetch=first,
         last_fetch=last,
@@ -85,20 +69,20 @@ def _listed(row: dict[str, Any]) -> ListedCrawl:
     )
 
 
-def plan(arguments: PlanArguments, call: Call) -> PlanAnswer:
+def plan(arguments: models.PlanArguments, call: Call) -> models.PlanAnswer:
     """Price a query by both indexes; only a list of crawls may be fetched."""
     with call.within(call.left):
         planned = call.catalogue.captures(**arguments.query() | {"columns": arguments.columns or ["url"]}).explain()
     prices = [
-        IndexChoice(
+        models.IndexChoice(
             crawl=each.crawl,
-            chosen=Price(**each.costs()),
-            other=Price(**each.other.costs()) if each.other else None,
+            chosen=models.Price(**each.costs()),
+            other=models.Price(**each.other.costs()) if each.other else None,
             reason=each.why,
         )
         for each in planned.crawls
     ]
-    return PlanAnswer(
+    return models.PlanAnswer(
         requests=planned.requests,
         bytes=planned.bytes,
         seconds=round(planned.seconds, 1),
@@ -112,12 +96,12 @@ def plan(arguments: PlanArguments, call: Call) -> PlanAnswer:
     )
 
 
-def _incomplete(planned: "ReadPlan") -> list[NotRead]:
-    of_crawls = [NotRead(crawls=[each.crawl], reason=text) for each in planned.crawls for text in each.missing]
-    return [*(NotRead(crawls=[], reason=text) for text in planned.unlisted), *of_crawls]
+def _incomplete(planned: "ReadPlan") -> list[models.NotRead]:
+    of_crawls = [models.NotRead(crawls=[each.crawl], reason=text) for each in planned.crawls for text in each.missing]
+    return [*(models.NotRead(crawls=[], reason=text) for text in planned.unlisted), *of_crawls]
 
 
-def query(arguments: QueryArguments, call: Call) -> CapturesAnswer:
+def query(arguments: models.QueryArguments, call: Call) -> models.CapturesAnswer:
     most = arguments.max_requests
     end = arguments.offset + arguments.limit
     options = arguments.query() | {"limit": end + 1}
@@ -131,18 +115,18 @@ def query(arguments: QueryArguments, call: Call) -> CapturesAnswer:
     not_read = incomplete = _incomplete(found.plan)
     names = list(found.question.crawls)
     if more:
-        again = "call query again with next_offset" if after <= MAX_OFFSET else _NO_MORE
+        again = "call query again with next_offset" if after <= models.MAX_OFFSET else _NO_MORE
         reason = f"reading stopped when the answer had enough captures; {again}"
-        not_read = [NotRead(crawls=names, reason=reason)]
+        not_read = [models.NotRead(crawls=names, reason=reason)]
     skipped = {crawl for each in not_read for crawl in each.crawls}
     read = [crawl for crawl in names if crawl not in skipped]
     having = {row["crawl"] for row in rows}
     if arguments.latest and rows:
         having.update(names)  # a crawl without captures here may have older ones
         call.notes.append(_ONLY_LATEST)
-    return CapturesAnswer(
+    return models.CapturesAnswer(
         captures=kept,
-        next_offset=after if more and after <= MAX_OFFSET else None,
+        next_offset=after if more and after <= models.MAX_OFFSET else None,
         complete=not (more or incomplete),
         crawls_read=read,
         crawls_without_match=[crawl for crawl in read if crawl not in having],
@@ -177,7 +161,7 @@ def _bounded(rows: Iterable[dict[str, Any]], call: Call) -> list[dict[str, Any]]
     return kept
 
 
-def sample(arguments: SampleArguments, call: Call) -> SampleAnswer:
+def sample(arguments: models.SampleArguments, call: Call) -> models.SampleAnswer:
     most = arguments.max_requests
     with call.within(most):
         captures = call.catalogue.captures(**arguments.query() | {"index": "columnar"})
@@ -190,7 +174,7 @@ def sample(arguments: SampleArguments, call: Call) -> SampleAnswer:
         notes.append(f"only the first {len(kept)} captures fit into the answer; draw fewer, or fewer columns")
     elif len(rows) < arguments.size:
         notes.append(f"only {len(rows)} captures were found among all rows")
-    return SampleAnswer(
+    return models.SampleAnswer(
         captures=kept,
         complete=drawn.complete and len(kept) == len(rows),
         rows_drawn=drawn.drawn,
@@ -200,7 +184,7 @@ def sample(arguments: SampleArguments, call: Call) -> SampleAnswer:
     )
 
 
-def sql_metadata(arguments: SqlArguments, call: Call) -> SqlAnswer:
+def sql_metadata(arguments: models.SqlArguments, call: Call) -> models.SqlAnswer:
     from catalogue.metadata_db.isolated_sql import run_isolated  # noqa: PLC0415 - imports DuckDB
 
     call.catalogue.update()
@@ -212,6 +196,6 @@ def sql_metadata(arguments: SqlArguments, call: Call) -> SqlAnswer:
         started=call.on_abort,
     )
     notes = [*call.notes, *(["long texts are cut"] if found.cut else [])]
-    return SqlAnswer(
+    return models.SqlAnswer(
         columns=found.columns, types=found.types, rows=found.rows, more=found.more, notes=notes, cost=call.cost
     )

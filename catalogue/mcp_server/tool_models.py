@@ -25,8 +25,6 @@ _OF_QUERY = {"columns": ["url", "fetch_time", "fetch_status", "content_mime_dete
 
 
 class CrawlsArguments(Arguments):
-    """Arguments of ``crawls``."""
-
     contains: Annotated[str, Field(max_length=50, description="part of the name, such as 2022")] = ""
     stored_only: Annotated[bool, Field(description="only crawls of which something is stored")] = False
     limit: Annotated[int, Field(ge=1, le=MAX_ROWS)] = 20
@@ -38,16 +36,12 @@ class PlanArguments(query_model(Interface.ASSISTANT, "limit")):  # type: ignore[
 
 
 class QueryArguments(query_model(Interface.ASSISTANT, "limit", defaults=_OF_QUERY)):  # type: ignore[misc]
-    """Arguments of ``query``."""
-
     limit: Annotated[int, Field(ge=1, le=MAX_ROWS, description="captures of this answer")] = 20
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET, description="next_offset of the answer before")] = 0
     max_requests: MaxRequests = 50
 
 
 class SampleArguments(query_model(Interface.ASSISTANT, *_NOT_OF_SAMPLES, defaults=_OF_SAMPLE)):  # type: ignore[misc]
-    """Arguments of ``sample``."""
-
     size: Annotated[int, Field(ge=1, le=MAX_ROWS, description="captures to draw")] = 20
     seed: Annotated[int, Field(ge=0, le=2**31, description="the same seed draws the same sample")] = 0
     per: Annotated[Literal["host", "domain"] | None, Field(description="at most one capture of each")] = None
@@ -55,8 +49,6 @@ class SampleArguments(query_model(Interface.ASSISTANT, *_NOT_OF_SAMPLES, default
 
 
 class PageArguments(Arguments):
-    """Arguments of ``get_page``."""
-
     url: Annotated[Text, Field(description="of one page", examples=["https://example.com/"])]
     at: Annotated[
         str | None, Field(max_length=30, description="time such as 2022-08: the nearest capture; else the newest")
@@ -77,8 +69,6 @@ class PageArguments(Arguments):
 
 
 class SqlArguments(Arguments):
-    """Arguments of ``sql_metadata``."""
-
     sql: Annotated[
         str,
         Field(
@@ -105,23 +95,17 @@ JsonValue = Any
 
 
 class CallCost(BaseModel):
-    """What a call took, and what is left."""
-
     requests: Annotated[int, Field(description="requests to the source that this call made")]
     bytes: Annotated[int, Field(description="bytes that it received")]
     requests_left: Annotated[int, Field(description="requests that this server may still make for all calls")]
 
 
 class Answer(BaseModel):
-    """What all answers have."""
-
     notes: Annotated[list[str], Field(description="what is incomplete or remarkable")]
     cost: CallCost
 
 
 class ListedCrawl(BaseModel):
-    """A crawl, and how much of it is stored."""
-
     crawl: str
     first_fetch: str | None
     last_fetch: str | None
@@ -132,8 +116,6 @@ class ListedCrawl(BaseModel):
 
 
 class CrawlsAnswer(Answer):
-    """Crawls, newest first."""
-
     crawls: list[ListedCrawl]
     total: int
     next_offset: Annotated[int | None, Field(description="offset of the next call; null at the end")]
@@ -141,8 +123,6 @@ class CrawlsAnswer(Answer):
 
 
 class Price(BaseModel):
-    """The price of a query by one index."""
-
     index: Literal["columnar", "cdx"]
     requests: int
     bytes: int
@@ -150,8 +130,6 @@ class Price(BaseModel):
 
 
 class IndexChoice(BaseModel):
-    """The price of a query of one crawl."""
-
     crawl: str
     chosen: Price
     other: Annotated[Price | None, Field(description="by the other index; null if it is not stored")]
@@ -166,8 +144,6 @@ class NotRead(BaseModel):
 
 
 class PlanAnswer(Answer):
-    """The price of a query."""
-
     requests: int
     bytes: int
     seconds: float
@@ -182,8 +158,6 @@ class PlanAnswer(Answer):
 
 
 class CapturesAnswer(Answer):
-    """Captures of a query."""
-
     captures: list[dict[str, JsonValue]]
     next_offset: Annotated[int | None, Field(description="offset of the next call; null if there are no more")]
     complete: Annotated[bool, Field(description="whether everything that can match was read")]
@@ -198,8 +172,6 @@ class CapturesAnswer(Answer):
 
 
 class SampleAnswer(Answer):
-    """A random sample."""
-
     captures: list[dict[str, JsonValue]]
     complete: Annotated[bool, Field(description="whether the sample has the requested size, drawn from all files")]
     rows_drawn: int
@@ -245,8 +217,6 @@ class PageAnswer(Answer):
 
 
 class SqlAnswer(Answer):
-    """Rows of SQL."""
-
     columns: list[str]
     types: list[str]
     rows: list[list[JsonValue]]

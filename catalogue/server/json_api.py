@@ -25,19 +25,8 @@ from catalogue.query.parameters import PARAMETERS
 from catalogue.query.query import Query as CaptureQuery
 from catalogue.reports import coverage_rows, disk_sizes, sql_rows
 from catalogue.selection import select_stored
+from catalogue.server import json_models as models
 from catalogue.server.figures import Totals
-from catalogue.server.json_models import (
-    MAX_LIMIT,
-    Error,
-    PlanAnswer,
-    PlanParameters,
-    QueryAnswer,
-    QueryParameters,
-    RowGroupsAnswer,
-    RowGroupsParameters,
-    StatusAnswer,
-    StatusParameters,
-)
 from catalogue.server.responses import describe_error, error_answer, json_bytes, run_query, service_of
 from catalogue.server.service import check_memory
 from catalogue.session import Session
@@ -53,22 +42,22 @@ _MAX_REQUESTS, _MAX_BYTES = 1000, 1 << 30
 _MAX_PLANNED_FETCHES = 10_000
 
 MODELS: dict[str, type[BaseModel]] = {
-    "/api/plan": PlanParameters,
-    "/api/query": QueryParameters,
-    "/api/row_groups": RowGroupsParameters,
-    "/api/status": StatusParameters,
+    "/api/plan": models.PlanParameters,
+    "/api/query": models.QueryParameters,
+    "/api/row_groups": models.RowGroupsParameters,
+    "/api/status": models.StatusParameters,
 }
 _REPEATABLE = {each.field for each in PARAMETERS if each.several}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Error, "description": "Invalid, unknown or missing parameter."},
-    404: {"model": Error, "description": "The crawl does not exist, or is not harvested."},
+    400: {"model": models.Error, "description": "Invalid, unknown or missing parameter."},
+    404: {"model": models.Error, "description": "The crawl does not exist, or is not harvested."},
     422: {
-        "model": Error,
+        "model": models.Error,
         "description": "The query is invalid or too expensive, or a strict server could not answer it completely.",
     },
-    431: {"model": Error, "description": "The URL and the headers of the request are too long."},
-    503: {"model": Error, "description": "Overload, or the source does not answer.", "headers": _RETRY_AFTER},
+    431: {"model": models.Error, "description": "The URL and the headers of the request are too long."},
+    503: {"model": models.Error, "description": "Overload, or the source does not answer.", "headers": _RETRY_AFTER},
 }
 
 
@@ -102,13 +91,13 @@ def _endpoint(answer: type[BaseModel], summary: str) -> Callable[[Callable[..., 
     return add
 
 
-@_endpoint(PlanAnswer, "The cost of a query: requests and bytes, and the requests of each file. Nothing is fetched.")
-async def plan(request: Request, parameters: Annotated[PlanParameters, Query()]) -> Response:
+@_endpoint(models.PlanAnswer, "The cost of a query: requests and bytes, and requests of each file. Nothing is fetched.")
+async def plan(request: Request, parameters: Annotated[models.PlanParameters, Query()]) -> Response:
     return await _answer(request, lambda session: _plan(session, CaptureQuery.of(**parameters.query())))
 
 
-@_endpoint(QueryAnswer, "Captures.")
-async def query(request: Request, parameters: Annotated[QueryParameters, Query()]) -> Response:
+@_endpoint(models.QueryAnswer, "Captures.")
+async def query(request: Request, parameters: Annotated[models.QueryParameters, Query()]) -> Response:
 
     def answer(session: Session) -> dict[str, Any]:
         found = _captures(session, CaptureQuery.of(**parameters.query()))
@@ -120,13 +109,13 @@ async def query(request: Request, parameters: Annotated[QueryParameters, Query()
     return await _answer(request, answer)
 
 
-@_endpoint(RowGroupsAnswer, "Row groups of the stored files, and the bounds of their keys.")
-async def row_groups(request: Request, parameters: Annotated[RowGroupsParameters, Query()]) -> Response:
+@_endpoint(models.RowGroupsAnswer, "Row groups of the stored files, and the bounds of their keys.")
+async def row_groups(request: Request, parameters: Annotated[models.RowGroupsParameters, Query()]) -> Response:
     return await _answer(request, lambda session: _row_groups(session, parameters))
 
 
-@_endpoint(StatusAnswer, "What is stored, what failed, and what is missing.")
-async def status(request: Request, _: Annotated[StatusParameters, Query()]) -> Response:
+@_endpoint(models.StatusAnswer, "What is stored, what failed, and what is missing.")
+async def status(request: Request, _: Annotated[models.StatusParameters, Query()]) -> Response:
     totals, _limit = await service_of(request).totals()
     return await _answer(request, lambda session: _status(session, totals))
 
@@ -167,7 +156,7 @@ async def on_invalid_parameters(request: Request, error: RequestValidationError)
         case "bool_parsing":
             message = f"invalid {name} {given!r}; use true or false"
         case _:
-            message = f"invalid {name} {given!r}; use a number from 1 to {MAX_LIMIT:,}"
+            message = f"invalid {name} {given!r}; use a number from 1 to {models.MAX_LIMIT:,}"
     return error_answer(400, message)
 
 
@@ -223,7 +212,7 @@ def _captures(session: Session, query: CaptureQuery) -> dict[str, Any]:
     }
 
 
-def _row_groups(session: Session, parameters: RowGroupsParameters) -> dict[str, Any]:
+def _row_groups(session: Session, parameters: models.RowGroupsParameters) -> dict[str, Any]:
     stored, places = select_stored(session, parameters.crawl or STORED), None
     if parameters.key is not None:
         query = CaptureQuery.of(parameters.key, crawls=stored, index="columnar")

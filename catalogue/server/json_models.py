@@ -28,20 +28,14 @@ Limit = Annotated[
 
 
 class PlanParameters(query_model(Interface.JSON, "limit")):  # type: ignore[misc] # made of the table of parameters
-    """Parameters of a plan."""
-
     limit: Limit | Missing = None
 
 
 class QueryParameters(query_model(Interface.JSON, "limit")):  # type: ignore[misc] # made of the table of parameters
-    """Parameters of a query."""
-
     limit: Limit = 100
 
 
 class RowGroupsParameters(Arguments):
-    """Parameters of a list of row groups."""
-
     crawl: field_type("crawls") = None  # type: ignore[valid-type]
     key: Annotated[Text | Missing, Field(examples=["*.example.com"])] = None
     """A pattern, as url: only row groups that may contain its keys."""

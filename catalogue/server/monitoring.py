@@ -33,12 +33,10 @@ class AccessLog:
     """
 
     def __init__(self, path: str, *, proxied: bool, notify: Callable[[str], None]) -> None:
-        """Create the file if it does not exist.
+        """Create the file if it does not exist; ``-`` is standard error.
 
-        Args:
-            path: the file; ``-`` for standard error.
-            proxied: whether the last address of ``X-Forwarded-For`` is the client, because a proxy has added it.
-            notify: called with a message if lines cannot be written.
+        With ``proxied``, the last address of ``X-Forwarded-For`` is the client, because a proxy has added it.
+        ``notify`` is called with a message if lines cannot be written.
 
         Raises:
             QueryError: if it cannot be opened.

@@ -9,24 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from catalogue.errors import (
-    BadDocument,
-    BadRecord,
-    Blocked,
-    Busy,
-    FileChanged,
-    Forbidden,
-    FormatError,
-    NotFound,
-    NotHarvested,
-    QueryError,
-    Redirected,
-    SourceError,
-    SourceUnavailable,
-    StoreLocked,
-    TooExpensive,
-    UnknownCrawl,
-)
+from catalogue import errors
 from catalogue.server.service import Service
 from catalogue.session import Session
 
@@ -56,9 +39,9 @@ async def run_query(request: Request, query: Callable[[Session], T], *, key: Has
     try:
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(answer)), _MAX_SECONDS)
     except TimeoutError as error:
-        raise Busy("the query takes too long; try again, what was fetched is cached", retry_after=5) from error
+        raise errors.Busy("the query takes too long; try again, what was fetched is cached", retry_after=5) from error
     except asyncio.CancelledError as error:
-        raise Busy("the server is being stopped; try again", retry_after=5) from error
+        raise errors.Busy("the server is being stopped; try again", retry_after=5) from error
     finally:
         service.abandon(answer)
         before, now = getattr(request.state, "spent", (0, 0)), spent()
@@ -91,19 +74,19 @@ def describe_error(request: Request, error: Exception) -> tuple[int, str, dict[s
     match error:
         case HTTPException():
             return error.status_code, error.detail, dict(error.headers or {})
-        case NotHarvested() | UnknownCrawl():
+        case errors.NotHarvested() | errors.UnknownCrawl():
             status = 404
-        case BadRecord() | BadDocument():  # 502 would be retried
+        case errors.BadRecord() | errors.BadDocument():  # 502 would be retried
             return 422, f"the record cannot be shown: {error}", {}
-        case TooExpensive():
+        case errors.TooExpensive():
             status = 422
-        case QueryError():
+        case errors.QueryError():
             status = 400
-        case NotFound() | Forbidden() | FileChanged() | Redirected() | FormatError():
+        case errors.NotFound() | errors.Forbidden() | errors.FileChanged() | errors.Redirected() | errors.FormatError():
             status = 409
-        case Busy() | SourceError() | StoreLocked():
-            default = _RETRY_UNAVAILABLE_SECONDS if isinstance(error, SourceUnavailable | Blocked) else _RETRY_SECONDS
-            seconds = getattr(error, "retry_after", None) or default
+        case errors.Busy() | errors.SourceError() | errors.StoreLocked():
+            blocked = isinstance(error, errors.SourceUnavailable | errors.Blocked)
+            seconds = getattr(error, "retry_after", None) or (_RETRY_UNAVAILABLE_SECONDS if blocked else _RETRY_SECONDS)
             status, headers["Retry-After"] = 503, str(max(1, round(seconds)))
         case _:
             service_of(request).notify(f"{request.url.path} failed: {type(error).__name__}: {error}")
