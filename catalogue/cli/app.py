@@ -224,6 +224,11 @@ class Command(click.Command):
             self.format_commands(ctx, formatter)
 
 
+def command() -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a command with the common options."""
+    return lambda function: click.command(cls=Command)(common(function))
+
+
 class Group(Command, click.Group):
     """A group of ``Command``."""
 

@@ -3,14 +3,13 @@
 import click
 from click.shell_completion import get_completion_class
 
-from catalogue.cli.app import Command, Common, OneOf, common, entry
+from catalogue.cli.app import Common, OneOf, command, entry
 
 _SHELLS = ["bash", "zsh", "fish"]
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("shell", type=OneOf(_SHELLS))
-@common
 def completion(_: Common, *, shell: str) -> None:
     """Print a script for completion in a shell.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalogue.cli.app import Command, Common, Group, OneOf, common
+from catalogue.cli.app import Common, Group, OneOf, command, common
 from catalogue.cli.options import crawl_option, crawls_option, json_option
 from catalogue.cli.process import resumable
 from catalogue.cli.tables import as_json
@@ -142,7 +142,7 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> int:
     return int(not exported.complete)
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("place", metavar="PATH_OR_URL")
 @crawls_option(
     "Crawls of the snapshot: 2022-05, a year, A..B, latest or all; comma-separated or repeated.  [default: all]", None
@@ -156,7 +156,6 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> int:
     "source; 0 for none.",
 )
 @json_option
-@common
 def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, json_: bool) -> int:
     """Store a snapshot that somebody else exported.
 

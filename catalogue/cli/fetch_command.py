@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, command
 from catalogue.cli.messages import report_incomplete
 from catalogue.cli.options import (
     RECORD_FORMATS,
@@ -130,7 +130,7 @@ def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _record_options(with_records)
 
 
-@click.command(cls=Command)
+@command()
 @query_options()
 @click.option(
     "--captures",
@@ -153,7 +153,6 @@ def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @harvest_option
 @budget_options
 @json_option
-@common
 def fetch(
     options: Common,
     *,

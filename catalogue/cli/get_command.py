@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalogue.cli.app import Command, Common, common
+from catalogue.cli.app import Common, command
 from catalogue.cli.messages import report_incomplete, warn
 from catalogue.cli.options import (
+    FILE,
     Budget,
     budget_options,
     check_folder,
@@ -43,7 +44,7 @@ _TEXTS = ("text/", "application/xhtml", "application/json", "application/xml", "
 _MAX_REQUESTS = 20
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("url")
 @click.option(
     "--at", metavar="TIME", help="The capture nearest to this time: 2022, 2022-08 or 20220815.  [default: newest]"
@@ -59,17 +60,11 @@ _MAX_REQUESTS = 20
 @click.option(
     "--main-content", is_flag=True, help="Leave navigation, page footers and the like out of text and Markdown."
 )
-@click.option(
-    "--save",
-    "path",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file instead of standard output.",
-)
+@click.option("--save", "path", type=FILE, help="Write to this file instead of standard output.")
 @receipt_option
 @click.option("--follow/--no-follow", default=True, help="Follow archived redirects.  [default: follow]")
 @max_requests_option(_MAX_REQUESTS)
 @yes_option
-@common
 def get(  # noqa: PLR0913 - an option each
     options: Common,
     *,
@@ -240,12 +235,11 @@ def _json(page: "Page", form: str, incomplete: list[str], *, main_content: bool)
     return f"{json.dumps(to_json(described), ensure_ascii=False)}\n".encode()
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("site")
 @crawls_option("One crawl: 2022-05 or latest.  [default: latest]")
 @json_option
 @budget_options
-@common
 def site(options: Common, *, site: str, crawls: tuple[str, ...], json_: bool, budget: Budget) -> int:
     """Summarize what a crawl has of a site and its subdomains.
 

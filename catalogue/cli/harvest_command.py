@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, command
 from catalogue.cli.completed_values import complete_listed_crawls, complete_subsets
 from catalogue.cli.messages import is_new_tip
 from catalogue.cli.options import (
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 _TIMES = ("first_fetch", "last_fetch")
 
 
-@click.command(cls=Command)
+@command()
 @click.option("--json", "json_", is_flag=True, help="One JSON object per crawl.")
-@common
 def crawls(options: Common, *, json_: bool) -> int:
     """List all crawls, newest first, and show which are harvested.
 
@@ -71,7 +70,7 @@ def _state(row: Mapping[str, Any]) -> str:
     return f"{row['files_harvested']} files: {', '.join(row['subsets'])}" if row["files_harvested"] else "no"
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 @crawls_option(
     "Crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated. If a crawl is not listed, write "
@@ -120,7 +119,6 @@ def _state(row: Mapping[str, Any]) -> str:
 @click.option("--manifest", metavar="PATH", help="With --table: list of the files at the source, a path per line.")
 @click.option("--paths-file", type=click.File("rb"), help="With --table: a local list of the files; - for stdin.")
 @click.option("--json", "json_", is_flag=True, help="One JSON object per crawl.")
-@common
 def harvest(
     options: Common,
     *,
@@ -225,7 +223,7 @@ def _show_failures(options: Common, failures: Mapping[str, str]) -> None:
         options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
 
 
-@click.command(cls=Command)
+@command()
 @crawl_option
 @click.option("--only-gaps", is_flag=True, hidden=True)  # without effect; scripts for earlier versions have it
 @click.option(
@@ -239,7 +237,6 @@ def _show_failures(options: Common, failures: Mapping[str, str]) -> None:
 @click.option("--dry-run", is_flag=True, help="Print the cost, and read nothing.")
 @yes_option
 @json_option
-@common
 def backfill(
     options: Common,
     *,
@@ -288,10 +285,9 @@ def backfill(
     return int(not complete)
 
 
-@click.command(cls=Command)
+@command()
 @crawls_option("Stored crawls: 2022-05, a year, A..B, latest or all; comma-separated or repeated.", required=True)
 @yes_option
-@common
 def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
     """Delete what is stored of a crawl.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, command
 from catalogue.cli.messages import report_incomplete, warn
 from catalogue.cli.options import Budget, budget_options, json_option, query_options, scheduler_option
 from catalogue.cli.process import resumable
@@ -25,7 +25,7 @@ _HOW = ["inner", "semi", "anti", "crawls", "latest"]
 _MOST_CRAWLS = 20
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("keys", type=click.File("rb"))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A new folder, or a file such as found.parquet.")
 @click.option(
@@ -55,7 +55,6 @@ _MOST_CRAWLS = 20
 @scheduler_option
 @budget_options
 @json_option
-@common
 def join(  # noqa: PLR0913 - one parameter for each option
     options: Common,
     *,

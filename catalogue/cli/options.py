@@ -44,10 +44,11 @@ def combine(*each: Decorator) -> Decorator:
     return add
 
 
+FILE = click.Path(dir_okay=False, path_type=Path)
 json_option = click.option("--json", "json_", is_flag=True, help="One JSON object.")
 receipt_option = click.option(
     "--receipt",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Write a receipt, which lists the bytes that the answer was made from; see: catalogue verify -h",
 )
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, command
 from catalogue.cli.messages import report_incomplete
 from catalogue.cli.options import (
     CAPTURE_FORMATS,
+    FILE,
     Budget,
     budget_options,
     confirm,
@@ -44,19 +45,13 @@ _SHOWN_ROWS = 100
 """Rows of a result that a terminal shows without --limit."""
 
 
-@click.command(cls=Command)
+@command()
 @query_options()
 @click.option("--indexes", is_flag=True, help="Fetch missing page indexes first, for an exact plan.")
 @click.option("--count", is_flag=True, help="Plan a count of the captures.")
 @json_option
 @click.option("--paths", is_flag=True, help="Print only the paths of the files, one per line.")
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the requests as a table: .parquet, .csv, …",
-)
-@common
+@click.option("--output", "-o", type=FILE, help="Write the requests as a table: .parquet, .csv, …")
 def plan(
     options: Common,
     *,
@@ -110,7 +105,7 @@ def plan(
     return int(bool(planned.missing))
 
 
-@click.command(cls=Command)
+@command()
 @query_options()
 @click.option(
     "--format",
@@ -131,7 +126,6 @@ def plan(
 @scheduler_option
 @harvest_option
 @budget_options
-@common
 def query(  # noqa: PLR0913 - an option each
     options: Common,
     *,
@@ -248,7 +242,7 @@ def _count(found: "Captures", *, by_crawl: bool) -> int:
     return sum(counts.values())
 
 
-@click.command("old-index", cls=Command)
+@command()
 @click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
 @click.option(
     "--index",
@@ -258,7 +252,6 @@ def _count(found: "Captures", *, by_crawl: bool) -> int:
 )
 @click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures.")
 @budget_options
-@common
 def old_index(
     options: Common, *, patterns: tuple[str, ...], path: str | None, limit: int | None, budget: Budget
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, command
 from catalogue.cli.completed_values import complete_columns
 from catalogue.cli.fetch_command import RecordOutput, record_columns, record_options
 from catalogue.cli.messages import report_incomplete, warn
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from catalogue.sample import Sample
 
 
-@click.command(cls=Command)
+@command()
 @query_options("limit", "unique", "latest", "ordered", "index")
 @click.option("-n", "--size", type=click.IntRange(min=1), required=True, help="Number of captures.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same sample.")
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 @harvest_option
 @budget_options
 @click.option("--json", "json_", is_flag=True, help="One JSON object, with --fetch or --dry-run.")
-@common
 def sample(  # noqa: PLR0913 - an option each
     options: Common,
     *,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from catalogue.cli.app import Command, Common, common, entry
+from catalogue.cli.app import Common, command, entry
 from catalogue.errors import QueryError
 
 _CRAWL = "CC-MAIN-2022-05"
@@ -73,7 +73,7 @@ def _cores() -> int:
     return min(len(os.sched_getaffinity(0)), 8) if sys.platform == "linux" else 1
 
 
-@click.command(cls=Command)
+@command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 for all.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for any free one."
@@ -107,7 +107,6 @@ def _cores() -> int:
     help="Append a JSON object for each request to this file; - for standard error.",
 )
 @click.option("--proxied", is_flag=True, help="Log the last address of X-Forwarded-For, which a proxy has added.")
-@common
 def serve(  # noqa: PLR0913 - one parameter for each option
     options: Common,
     *,
@@ -158,10 +157,9 @@ def serve(  # noqa: PLR0913 - one parameter for each option
     run(server, ready=ready)
 
 
-@click.command(cls=Command)
+@command()
 @click.option("--keep", is_flag=True, help="Keep the folder with the miniature crawl and its harvested metadata.")
 @click.option("--serve", is_flag=True, help="Keep serving the miniature crawl until Ctrl-C, to try commands on it.")
-@common
 def demo(options: Common, *, keep: bool, serve: bool) -> None:
     """Run the main commands on a miniature crawl, offline.
 
@@ -232,7 +230,7 @@ def _serve(url: str) -> None:
     threading.Event().wait()
 
 
-@click.command(cls=Command)
+@command()
 @click.option(
     "--max-requests",
     type=click.IntRange(min=0),
@@ -256,7 +254,6 @@ def _serve(url: str) -> None:
     metavar="NAME",
     help="With --http: a host name that clients use, such as mcp.example.org; repeatable.  [default: this machine's]",
 )
-@common
 def mcp(options: Common, *, max_requests: int, http: bool, host: str, port: int, names: tuple[str, ...]) -> None:
     """Serve assistants by the Model Context Protocol.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from catalogue.cli.app import Command, Common, OneOf, common
+from catalogue.cli.app import Common, OneOf, command
 from catalogue.cli.completed_values import complete_stored_crawls
 from catalogue.cli.tables import as_json, cell, table
 from catalogue.errors import CatalogueError, QueryError
@@ -39,7 +39,7 @@ _NO_INTERNALS = (
 """Makes .tables of the shell, which calls duckdb_columns(), list only the views."""
 
 
-@click.command(cls=Command)
+@command()
 @click.argument("statement", metavar="[SQL|NAME]", required=False)
 @click.option(
     "--param", "params", multiple=True, metavar="NAME=VALUE", help="Value of $NAME, or of a variable of a query."
@@ -59,7 +59,6 @@ _NO_INTERNALS = (
     shell_complete=complete_stored_crawls,
     help="Fill the view column_chunks for this crawl.",
 )
-@common
 def sql(
     options: Common,
     *,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from catalogue.cli.app import Command, Common, common
+from catalogue.cli.app import Common, command
 from catalogue.cli.completed_values import complete_listed_crawls
 from catalogue.cli.messages import complete_commands, show, warn
-from catalogue.cli.options import Budget, budget_options, confirm, crawl_option, json_option
+from catalogue.cli.options import FILE, Budget, budget_options, confirm, crawl_option, json_option
 from catalogue.cli.tables import as_json, table
 from catalogue.formatting import join_first, plural, printable, size
 from catalogue.settings import STORE_NAME, config_file
@@ -30,9 +30,8 @@ _WIDTH, _NAME_WIDTH = 80, 16
 _LONGEST = 1000
 
 
-@click.command(cls=Command)
+@command()
 @json_option
-@common
 def status(options: Common, *, json_: bool) -> None:
     """Print what is stored, and what to do next.
 
@@ -114,7 +113,7 @@ def _show_stored(coverage: _Rows, lists: _Rows, values: _Rows) -> None:
         )
 
 
-@click.command(cls=Command)
+@command()
 @crawl_option
 @click.option(
     "--read-subset",
@@ -126,7 +125,6 @@ def _show_stored(coverage: _Rows, lists: _Rows, values: _Rows) -> None:
 )
 @click.option("--repair", is_flag=True, help="Delete damaged values and rebuild the metadata database.")
 @json_option
-@common
 def check(
     options: Common, *, crawls: tuple[str, ...], read_subset: str | None, seed: int | None, repair: bool, json_: bool
 ) -> int:
@@ -196,14 +194,13 @@ def _summary(done: "Checked", cost: str) -> list[str]:
     return [*lines, *(f"run: {command}" for command in done.commands)]
 
 
-@click.command(cls=Command)
+@command()
 @click.option(
     "--crawl",
     shell_complete=complete_listed_crawls,
     help="Examine a file of this crawl, or of latest.  [default: the newest harvested crawl, else the newest listed]",
 )
 @json_option
-@common
 def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
     """Examine the source and this installation.
 
@@ -268,17 +265,16 @@ def _wrap(text: str, indent: int) -> list[str]:
     )
 
 
-@click.command(cls=Command)
-@click.argument("receipt", type=click.Path(dir_okay=False, path_type=Path))
+@command()
+@click.argument("receipt", type=FILE)
 @click.option(
     "--answer",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="The file with the answer.  [default: the one that the receipt names, next to it]",
 )
 @click.option("--read-source", is_flag=True, help="Also read the ranges of the receipt again and compare them.")
 @json_option
 @budget_options
-@common
 def verify(
     options: Common, *, receipt: Path, answer: Path | None, read_source: bool, json_: bool, budget: Budget
 ) -> int:

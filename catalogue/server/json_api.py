@@ -91,7 +91,9 @@ def _endpoint(answer: type[BaseModel], summary: str) -> Callable[[Callable[..., 
     return add
 
 
-@_endpoint(models.PlanAnswer, "The cost of a query: requests and bytes, and requests of each file. Nothing is fetched.")
+@_endpoint(
+    models.PlanAnswer, "The cost of a query: requests and bytes, and the requests of each file. Nothing is fetched."
+)
 async def plan(request: Request, parameters: Annotated[models.PlanParameters, Query()]) -> Response:
     return await _answer(request, lambda session: _plan(session, CaptureQuery.of(**parameters.query())))
 
