@@ -37,6 +37,13 @@ def servers(request: pytest.FixtureRequest, by_index: Path, whole_settings: Sett
         yield without, little, enough
 
 
+@pytest.fixture
+def logged(whole_mirror: Path, whole_settings: Settings, tmp_path: Path) -> Iterator[tuple[FaultServer, Settings]]:
+    """A source that logs requests, and settings for it."""
+    with FaultServer(whole_mirror) as source:
+        yield source, replace(whole_settings, source=source.url, cache=tmp_path / "cache")
+
+
 def shown(answer: Answer) -> tuple[int, bytes, dict[str, str]]:
     return answer.status, answer.body, {name: text for name, text in answer.headers.items() if name != "date"}
 
@@ -65,47 +72,32 @@ def test_answers_are_the_same_bytes(servers: tuple[str, str, str], crawl_and_url
 @in_part(2)
 @pytest.mark.parametrize("index", ["columnar", "cdx"])
 def test_repeated_requests_read_nothing(
-    by_index: Path,
-    whole_mirror: Path,
-    whole_settings: Settings,
-    crawl_and_urls: tuple[str, list[str]],
-    tmp_path: Path,
-    index: str,
+    by_index: Path, logged: tuple[FaultServer, Settings], crawl_and_urls: tuple[str, list[str]], index: str
 ) -> None:
-    crawl, urls = crawl_and_urls
+    (crawl, urls), (source, reading) = crawl_and_urls, logged
     hosts = sorted({url.split("/")[2] for url in urls})
-    paths = [
-        f"/{crawl}-index?{urlencode({'url': url})}"
-        for url in (*urls[:: len(urls) // 8], f"{hosts[0]}/*", f"*.{hosts[1]}")
-    ]
-    with FaultServer(whole_mirror) as source:
-        reading = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
-        with serving(by_index / index, reading) as address:
-            first = [get(address, path) for path in paths]
-            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
-            source.reset()
-            assert [get(address, path).body for path in paths] == [each.body for each in first]
-            for more in ("&output=json", "&filter=status:2", "&limit=1", "&fl=url", "&sort=reverse"):
-                assert {get(address, path + more).status for path in paths} <= {404, *(each.status for each in first)}
-            assert not source.log
+    asked = (*urls[:: len(urls) // 8], f"{hosts[0]}/*", f"*.{hosts[1]}")
+    paths = [f"/{crawl}-index?{urlencode({'url': url})}" for url in asked]
+    with serving(by_index / index, reading) as address:
+        first = [get(address, path) for path in paths]
+        shutil.rmtree(reading.cache, ignore_errors=True)
+        source.reset()
+        assert [get(address, path).body for path in paths] == [each.body for each in first]
+        for more in ("&output=json", "&filter=status:2", "&limit=1", "&fl=url", "&sort=reverse"):
+            assert {get(address, path + more).status for path in paths} <= {404, *(each.status for each in first)}
+        assert not source.log
 
 
 @in_soak
 def test_other_urls_of_a_block_read_nothing(
-    by_index: Path,
-    whole_mirror: Path,
-    whole_settings: Settings,
-    crawl_and_urls: tuple[str, list[str]],
-    tmp_path: Path,
+    by_index: Path, logged: tuple[FaultServer, Settings], crawl_and_urls: tuple[str, list[str]]
 ) -> None:
-    crawl, urls = crawl_and_urls
+    (crawl, urls), (source, reading) = crawl_and_urls, logged
     some = urls[:: len(urls) // 120]
-    with FaultServer(whole_mirror) as source:
-        reading = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
-        with serving(by_index / "cdx", reading) as address:
-            for url in some:
-                assert get(address, f"/{crawl}-index?{urlencode({'url': url})}").status == 200
-            read = [(each.path, each.headers["range"]) for each in source.log if each.path.endswith(".gz")]
+    with serving(by_index / "cdx", reading) as address:
+        for url in some:
+            assert get(address, f"/{crawl}-index?{urlencode({'url': url})}").status == 200
+        read = [(each.path, each.headers["range"]) for each in source.log if each.path.endswith(".gz")]
     assert 0 < len(read) == len({*read}) < len(some) / 4
 
 
