@@ -86,11 +86,7 @@ def _patterns(lines: Iterator[str], name: str) -> Iterator[tuple[int, str]]:
 
 
 def captures_in(file: BinaryIO) -> "pa.Table":
-    """Return the columns of a file that locate records: Parquet, Arrow, JSON, JSON lines, CDXJ or CSV.
-
-    Raises:
-        QueryError: if the file has none of the formats.
-    """
+    """Return the columns of a file that locate records: Parquet, Arrow, JSON, JSON lines, CDXJ or CSV."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -106,11 +106,7 @@ def check_folder(file: Path) -> None:
 
 
 def format_for(requested: str | None, output: Path | None) -> str:
-    """Return the requested format, or the one that the output implies.
-
-    Raises:
-        QueryError: if there is none, or the output cannot have it.
-    """
+    """Return the requested format, or the one that the output implies."""
     if requested == "table" and output is not None:
         raise QueryError(f"--format table cannot be written to a file; use {', '.join(CAPTURE_FORMATS[1:])}")
     terminal = output is None and sys.stdout.isatty()

@@ -129,9 +129,6 @@ def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *,
     """Serve clients over streamable HTTP; ``ready`` is called with the URL.
 
     ``names`` are hosts that the header ``Host`` may name, in addition to those of this machine.
-
-    Raises:
-        QueryError: if it cannot listen there.
     """
     import uvicorn  # noqa: PLC0415 - of no use on the standard streams
 

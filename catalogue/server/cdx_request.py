@@ -86,11 +86,6 @@ class Filter:
 
 
 def parse_filter(text: str) -> Filter:
-    """Parse a filter.
-
-    Raises:
-        QueryError: if it is too long, or not an expression of RE2.
-    """
     if len(text) > _MAX_LENGTH:
         raise QueryError(f"Invalid value for filter= param: it has more than {_MAX_LENGTH:,} characters")
     rest = text.removeprefix("!")
@@ -199,11 +194,7 @@ class CdxRequest:
 
 
 def parse_query(query: bytes) -> list[tuple[str, str]]:
-    """Parse a query string; blank values are left out, and bytes that are not UTF-8 stay ``%XX``.
-
-    Raises:
-        QueryError: if there are too many parameters.
-    """
+    """Parse a query string; blank values are left out, and bytes that are not UTF-8 stay ``%XX``."""
     try:
         found = parse_qsl(query.decode("latin-1"), errors="surrogateescape", max_num_fields=_MAX_PARAMETERS)
     except ValueError as error:

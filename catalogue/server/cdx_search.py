@@ -127,12 +127,7 @@ class CdxSearch:
         return self._lines(blocks.values(), Intervals(intervals))
 
     def _read_lines(self, captures: Captures) -> list[str] | None:
-        """Return all lines of captures, in order, and keep their blocks in memory, if a plan reads a few blocks alone.
-
-        Raises:
-            SourceError: if a request fails.
-            BadCdx: if a block or line is invalid.
-        """
+        """Return all lines of captures, in order, and keep their blocks in memory, if a plan reads few blocks alone."""
         plan, question = captures.plan, captures.question
         if not plan.is_ready or not plan.blocks or plan.block_count > _MAX_BLOCKS:
             return None
@@ -245,11 +240,7 @@ def _both(keys: pa.Array, key: str, condition: pa.BooleanArray) -> pa.BooleanArr
 
 
 def select_lines(lines: list[str], request: CdxRequest) -> list[str]:
-    """Select lines, which are in order, and return them in the requested order, up to the limit.
-
-    Raises:
-        TooExpensive: if the filters take too long.
-    """
+    """Select lines, which are in order, and return them in the requested order, up to the limit."""
     if request.filters or request.first or request.last:
         lines = [line for some in filter_lines([lines], request) for line in some]
     if request.closest:

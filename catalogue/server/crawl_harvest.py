@@ -56,11 +56,7 @@ class KnownCrawls:
         return {name: crawls[name] for name in newest_first(crawls)}
 
     def find(self, session: Session, name: str) -> Crawl:
-        """Return a crawl; ``latest`` is the newest listed one.
-
-        Raises:
-            UnknownCrawl: if there is no such crawl.
-        """
+        """Return a crawl; ``latest`` is the newest listed one."""
         crawls = self.get(session)
         if name == "latest":
             name = next(filter(has_columnar_index, crawls), name)

@@ -51,11 +51,7 @@ class ServerOptions:
 
 
 def run(options: ServerOptions, *, ready: Callable[[str], None]) -> None:
-    """Serve until a signal stops it; ``ready`` is called with the server's address once it listens.
-
-    Raises:
-        QueryError: if it cannot listen there, or open the access log.
-    """
+    """Serve until a signal stops it; ``ready`` is called with the server's address once it listens."""
     # If a signal comes before the event loop runs.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     access_log = options.open_access_log and options.open_access_log()
