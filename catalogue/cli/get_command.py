@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -65,20 +65,15 @@ _MAX_REQUESTS = 20
 @click.option("--follow/--no-follow", default=True, help="Follow archived redirects.  [default: follow]")
 @max_requests_option(_MAX_REQUESTS)
 @yes_option
-def get(  # noqa: PLR0913 - an option each
+def get(
     options: Common,
     *,
-    url: str,
-    at: str | None,
-    crawls: tuple[str, ...],
     json_: bool,
     main_content: bool,
     path: Path | None,
     receipt: Path | None,
-    follow: bool,
-    max_requests: int,
     yes: bool,
-    **forms: bool,
+    **parameters: Any,
 ) -> int:
     """Print an archived page.
 
@@ -93,20 +88,19 @@ def get(  # noqa: PLR0913 - an option each
     catalogue get example.com --crawl 2022-05 --links
     catalogue get example.com --crawl 2022-05 --record --save page.warc.gz
     """
-    form = _form([name for name in _FORMS if forms[name]], json_=json_, main_content=main_content)
+    form = _form([name for name in _FORMS if parameters.pop(name)], json_=json_, main_content=main_content)
 
     def approve(estimate: "GetEstimate") -> None:
         if not yes:
             confirm(str(estimate), "name a crawl with --crawl")
 
-    query = {"url": url, "at": at, "crawls": crawls, "follow": follow, "form": form, "main_content": main_content}
+    query = {name: parameters[name] for name in ("url", "at", "crawls", "follow")}
+    query |= {"form": form, "main_content": main_content}
     if path:
         check_folder(path)
     recorder = recorder_for(receipt, path)
     with options.opened(observer=recorder) as catalogue:
-        page = catalogue.get(
-            url, at=at, crawls=crawls or None, follow=follow, max_requests=max_requests, approve=approve
-        )
+        page = catalogue.get(**parameters | {"crawls": parameters["crawls"] or None}, approve=approve)
         if recorder:
             recorder.add_footers(catalogue.session, page.index_files)
     _describe(page, options)

@@ -55,14 +55,11 @@ _MOST_CRAWLS = 20
 @scheduler_option
 @budget_options
 @json_option
-def join(  # noqa: PLR0913 - one parameter for each option
+def join(
     options: Common,
     *,
     keys: BinaryIO,
     output: Path | None,
-    how: str,
-    on: str | None,
-    match: str,
     dry_run: bool,
     most: str | None,
     scheduler: str | None,
@@ -104,7 +101,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
             with path.open("wb") as file:
                 shutil.copyfileobj(keys, file)
         if output is None:
-            _show(catalogue.join_estimate(path, how=how, on=on, match=match, **query), json_=json_)
+            _show(catalogue.join_estimate(path, **query), json_=json_)
             return 0
 
         def agree(cost: "JoinEstimate") -> None:
@@ -113,7 +110,7 @@ def join(  # noqa: PLR0913 - one parameter for each option
                 options.say(f"{plural(cost.patterns, 'key')}: {format_cost(cost)}")
 
         with resumable():
-            done = catalogue.join(path, output, how=how, on=on, match=match, agree=agree, budget=max_bytes, **query)
+            done = catalogue.join(path, output, agree=agree, budget=max_bytes, **query)
     _report(options, done, json_=json_)
     return int(not done.complete)
 

@@ -126,14 +126,12 @@ def plan(
 @scheduler_option
 @harvest_option
 @budget_options
-def query(  # noqa: PLR0913 - an option each
+def query(
     options: Common,
     *,
     format_: str | None,
     output: str | None,
     count: bool,
-    by: str | None,
-    no_cache: bool,
     receipt: Path | None,
     scheduler: str | None,
     budget: Budget,
@@ -157,7 +155,8 @@ def query(  # noqa: PLR0913 - an option each
     """
     if count and (format_ or output):
         raise QueryError("--count prints only a number; leave out --format and -o")
-    if by and not count:
+    settings: dict[str, Any] = {"cache_size": 0} if parameters.pop("no_cache") else {}
+    if (by := parameters.pop("by")) and not count:
         raise QueryError("--by needs --count")
     from catalogue.cli.row_writer import write
 
@@ -167,7 +166,6 @@ def query(  # noqa: PLR0913 - an option each
     chosen = "" if folder else format_for(format_, path)
     parameters = read_patterns(parameters)
     parameters |= {"columns": ["url"]} if "url" in {format_, chosen} and not parameters["columns"] else {}
-    settings: dict[str, Any] = {"cache_size": 0} if no_cache else {}
     recorder = recorder_for(receipt, path if not scheduler else None)
     with options.opened(scheduler=scheduler, observer=recorder, **settings) as catalogue:
         if folder:

@@ -60,13 +60,9 @@ if TYPE_CHECKING:
 @harvest_option
 @budget_options
 @click.option("--json", "json_", is_flag=True, help="One JSON object, with --fetch or --dry-run.")
-def sample(  # noqa: PLR0913 - an option each
+def sample(
     options: Common,
     *,
-    size: int,
-    seed: int,
-    per: str | None,
-    most: int | None,
     format_: str | None,
     records: RecordOutput,
     scheduler: str | None,
@@ -89,8 +85,9 @@ def sample(  # noqa: PLR0913 - an option each
     from catalogue.cli.row_writer import write
 
     fetching = bool(records.form)
+    drawing = {name: parameters.pop(name) for name in ("size", "seed", "per", "most")}
     refused = {
-        "--max needs --per, such as --per host": most is not None and per is None,
+        "--max needs --per, such as --per host": drawing["most"] is not None and drawing["per"] is None,
         "--main-content, --max-size and --scheduler need --fetch": not fetching
         and (records.main_content or records.max_size or scheduler),
         "leave out --format or --fetch": fetching and format_,
@@ -113,7 +110,7 @@ def sample(  # noqa: PLR0913 - an option each
     parameters |= {"patterns": ["*"]} if everything else {}
     with options.opened(scheduler=scheduler) as catalogue:
         captures = select_captures(catalogue, options, parameters, budget)
-        drawn = catalogue.sample(captures, size, seed=seed, per=per, most=most or 1)
+        drawn = catalogue.sample(captures, **drawing | {"most": drawing["most"] or 1})
         if dry_run:
             return _show_cost(drawn, json_=json_)
         batches = drawn.batches(_confirmation(options, drawn, catalogue, budget))
@@ -121,7 +118,7 @@ def sample(  # noqa: PLR0913 - an option each
             import pyarrow as pa
 
             rows = pa.Table.from_batches(batches, drawn.schema)
-            about = f"a sample of {' '.join([*parameters['patterns'], *parameters['crawls']])}, seed {seed}"
+            about = f"a sample of {' '.join([*parameters['patterns'], *parameters['crawls']])}, seed {drawing['seed']}"
             complete = records.fetch(options, catalogue, rows, budget, about=about, json_=json_)
         else:
             columns = bool(parameters["columns"]) or options.table is not None

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -78,7 +79,9 @@ def _cores() -> int:
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for any free one."
 )
-@click.option("--harvest-on-demand", is_flag=True, help="Harvest all subsets of a crawl when a client requests it.")
+@click.option(
+    "--harvest-on-demand", "on_demand", is_flag=True, help="Harvest all subsets of a crawl when a client requests it."
+)
 @click.option("--strict", is_flag=True, help="Refuse queries (422) if files that may match are not harvested.")
 @click.option(
     "--at-once",
@@ -107,18 +110,16 @@ def _cores() -> int:
     help="Append a JSON object for each request to this file; - for standard error.",
 )
 @click.option("--proxied", is_flag=True, help="Log the last address of X-Forwarded-For, which a proxy has added.")
-def serve(  # noqa: PLR0913 - one parameter for each option
+def serve(
     options: Common,
     *,
     host: str,
     port: int,
-    harvest_on_demand: bool,
-    strict: bool,
-    at_once: int,
     workers: int,
     memory: int,
     access_log: str | None,
     proxied: bool,
+    **of_service: Any,
 ) -> None:
     """Serve the CDX API, a JSON API and web pages.
 
@@ -142,16 +143,7 @@ def serve(  # noqa: PLR0913 - one parameter for each option
         if not _is_loopback(host):
             options.say("all clients that reach this machine can send queries, which may cost requests to the source")
 
-    open_service = partial(
-        Service,
-        settings.data,
-        settings,
-        at_once=at_once,
-        memory=memory << 20,
-        on_demand=harvest_on_demand,
-        strict=strict,
-        notify=options.say,
-    )
+    open_service = partial(Service, settings.data, settings, memory=memory << 20, notify=options.say, **of_service)
     open_log = partial(AccessLog, access_log, proxied=proxied, notify=options.say) if access_log else None
     server = ServerOptions(open_service, open_log, options.say, host, port, workers, options.verbose)
     run(server, ready=ready)
