@@ -82,6 +82,12 @@ def _cores() -> int:
 @click.option(
     "--harvest-on-demand", "on_demand", is_flag=True, help="Harvest all subsets of a crawl when a client requests it."
 )
+@click.option(
+    "--values",
+    multiple=True,
+    metavar="COLUMN",
+    help="With --harvest-on-demand, also store the values of these columns; see: catalogue harvest -h",
+)
 @click.option("--strict", is_flag=True, help="Refuse queries (422) if files that may match are not harvested.")
 @click.option(
     "--at-once",

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -79,10 +79,13 @@ class _Harvest:
 class OnDemandHarvester:
     """Harvest requested crawls in a thread, one after the other."""
 
-    def __init__(self, opened: Callable[[], Session], notify: Callable[[str], None]) -> None:
-        """Start without a harvest; ``opened`` opens a session for the thread."""
+    def __init__(
+        self, opened: Callable[[], Session], notify: Callable[[str], None], values: Sequence[str] = ()
+    ) -> None:
+        """Start without a harvest; ``opened`` opens a session for the thread, ``values`` are columns."""
         self._opened = opened
         self._notify = notify
+        self._values = values
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="harvest")
         self._lock = Lock()
         self._harvests: dict[str, _Harvest] = {}
@@ -158,9 +161,8 @@ class OnDemandHarvester:
                     self._running = session
                     if self._closed:
                         session.abort()
-                outcomes = harvest_crawls(session, crawl, subsets="all", report=report)
-            progress = [outcome.progress for outcome in outcomes]
-            messages = [f"{crawl}: {at.done} of {at.listed} files are stored, {at.failed} failed" for at in progress]
+                outcomes = harvest_crawls(session, crawl, subsets="all", values=self._values, report=report)
+            messages = [outcome.summary for outcome in outcomes]
         except StoreLocked:  # another process of the server harvests it
             with self._lock:
                 self._running = None

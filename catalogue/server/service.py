@@ -51,6 +51,7 @@ class Service:
         max_queued: int = 512,
         patience: float = 20.0,
         on_demand: bool = False,
+        values: Sequence[str] = (),
         strict: bool = False,
         memory: int = MEMORY,
         figures: Figures | None = None,
@@ -60,8 +61,9 @@ class Service:
         """Open a data folder.
 
         ``at_once`` queries run in parallel and ``max_queued`` may wait; a request to the source waits at most
-        ``patience`` seconds. With ``on_demand``, crawls are harvested when they are requested; with ``strict``,
-        queries are refused that stored files may not answer completely. ``memory`` is in bytes.
+        ``patience`` seconds. With ``on_demand``, crawls are harvested when they are requested, with the values of
+        some columns; with ``strict``, queries are refused that stored files may not answer completely. ``memory`` is
+        in bytes.
         """
         self.strict = strict
         self.crawls = KnownCrawls()
@@ -78,7 +80,7 @@ class Service:
             self._free.put(each)
 
         opened = partial(Session, data, settings, notify=notify, clock=clock)
-        self.harvester = OnDemandHarvester(opened, notify) if on_demand else None
+        self.harvester = OnDemandHarvester(opened, notify, values) if on_demand else None
         self.notify = notify
         self._executor = ThreadPoolExecutor(at_once, thread_name_prefix="query")
         self._capacity = at_once + max_queued

@@ -75,13 +75,16 @@ def test_incomplete_answers_have_a_header(settings: Settings, crawl: str, tmp_pa
 
 def test_harvests_requested_crawl(settings: Settings, harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
     messages: SimpleQueue[str] = SimpleQueue()
-    with serving(tmp_path / "data", settings, on_demand=True, notify=messages.put) as address:
+    columns = ["content_languages"]
+    with serving(tmp_path / "data", settings, on_demand=True, values=columns, notify=messages.put) as address:
         answer = get(address, f"/{crawl}-index?url=example.com/*")
         assert answer.status == 503
         assert int(answer.headers["retry-after"]) >= 1
         assert crawl in answer.json["message"]
-        while "files are stored" not in messages.get(timeout=60):
+        while "dictionary pages stored" not in messages.get(timeout=60):
             pass
+        plan = get(address, f"/api/plan?url=*&lang=zza&crawl={crawl}").json
+        assert (plan["row_groups"], plan["row_groups_ruled_out"] > 0) == (0, True)
         answer = get(address, f"/{crawl}-index?url=example.com/*")
         assert answer.status == 200
         assert "catalogue-incomplete" not in answer.headers
@@ -118,7 +121,7 @@ def test_every_api_harvests_listed_crawls_only(on_demand: tuple[str, SimpleQueue
     assert int(answer.headers["retry-after"]) >= 1
     assert crawl in answer.text
     seen = [messages.get(timeout=60)]
-    while "files are stored" not in seen[-1]:
+    while "files stored" not in seen[-1]:
         seen.append(messages.get(timeout=60))
     assert not any("1999" in sentence for sentence in seen)
     assert get(address, path.format(crawl)).status in {200, 404}
