@@ -12,7 +12,7 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.errors import BadDocument
-from catalogue.output.formats import JsonLinesFormat
+from catalogue.output.formats import json_line
 from catalogue.records.document import Documents
 from catalogue.records.extract import simhash
 from catalogue.records.metadata import metadata_of, row_of, text_of
@@ -291,5 +291,5 @@ def test_command_writes_text_and_metadata(asking: Command, tmp_path: Path, crawl
 def test_writes_lines_of_any_record(documents: Documents) -> None:
     """Also of one with a lone surrogate, which UTF-8 cannot encode."""
     page = "<title>&#xD800;</title><p>\ud800 and more</p>".encode(errors="surrogatepass")
-    (line,) = JsonLinesFormat(documents.look).encode(record_of(page)).splitlines()
+    (line,) = json_line(documents.look(record_of(page))).splitlines()
     assert "and more" in json.loads(line.decode())["text"]
