@@ -22,8 +22,8 @@ from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
 from catalogue.parquet.arrow_arrays import (
     binaries,
     booleans,
-    bounds_and_bytes,
     flags,
+    joined,
     positions,
     sorted_pieces,
     texts_of_keys,
@@ -146,79 +146,34 @@ def _write_numbered(
 
 @contextmanager
 def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.RecordBatchReader]:
-    waiting = _WaitingRows(parsing)
-    batches = parsing.batches()
+    waiting: list[pa.RecordBatch] = []
+    batches, size = parsing.batches(), 0
     for batch in batches:
-        if waiting.size + batch.nbytes > _MOST_SORTED:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size > _MOST_SORTED:
             path = folder / _PARSED_FILE
-            _write_parquet(path, parsing.schema, chain(waiting.batches(), [batch], batches))
+            _write_parquet(path, parsing.schema, chain(waiting, batches))
+            waiting.clear()
             with database(folder) as connection:
                 yield _by_duckdb(connection, path, f"{FIRST}, {ROW}", rows)
             return
-        waiting.add(batch)
-    yield pa.RecordBatchReader.from_batches(parsing.schema, waiting.inorder(rows))
+    yield pa.RecordBatchReader.from_batches(parsing.schema, _inorder(parsing, waiting, rows))
 
 
-class _WaitingRows:
-    """Rows in memory; keys are not stored a second time as a column of the input."""
-
-    def __init__(self, parsing: ParsedInput) -> None:
-        self._parsing = parsing
-        self._keys, self._ends = bytearray(), [np.zeros(1, np.int32)]
-        self._others: list[pa.RecordBatch] = []
-        self.size = 0
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        left_out = {FIRST, self._parsing.keys_column}
-        if not _longest(batch.column(OTHERS)):
-            left_out.add(OTHERS)
-        others = batch.select([name for name in batch.schema.names if name not in left_out])
-        bounds, data = bounds_and_bytes(batch.column(FIRST))
-        self._ends.append(bounds[1:] - bounds[0] + len(self._keys))
-        self._keys += data[bounds[0] : bounds[-1]]
-        self._others.append(others)
-        self.size += int(bounds[-1] - bounds[0]) + bounds.nbytes + others.nbytes
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self._complete(self._all_keys())
-
-    def _complete(self, keys: pa.BinaryArray) -> Iterator[pa.RecordBatch]:
-        start = 0
-        while self._others:
-            others = self._others.pop(0)
-            yield self._with_keys(keys[start : start + len(others)], others)
-            start += len(others)
-
-    def inorder(self, rows: int) -> Iterator[pa.RecordBatch]:
-        keys = self._all_keys()
-        if len({tuple(each.schema.names) for each in self._others}) > 1:  # some lack a column that others have
-            self._others = [batch.drop_columns([FIRST]) for batch in self._complete(keys)]
-        if not len(keys):
-            return
-        (others,) = pa.Table.from_batches(self._others).combine_chunks().to_batches()
-        self._others.clear()
-        for places, some in sorted_pieces(keys, rows):
-            # Arrays take less time than a batch.
-            taken = [column.take(places) for column in others.columns]
-            yield self._with_keys(some, pa.RecordBatch.from_arrays(taken, schema=others.schema))
-
-    def _all_keys(self) -> pa.BinaryArray:
-        ends, data = np.concatenate(self._ends), pa.py_buffer(self._keys)
-        self._keys, self._ends = bytearray(), []
-        return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), data])
-
-    def _with_keys(self, keys: pa.BinaryArray, others: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with all columns; those that ``add`` left out are empty, or have the values of the keys."""
-
-        def column(name: str) -> pa.Array:
-            if name in others.schema.names:
-                return others.column(name)
-            if name == OTHERS:
-                return pa.repeat(binaries([b""])[0], len(keys))
-            return keys if name == FIRST else texts_of_keys(keys)
-
-        schema = self._parsing.schema
-        return pa.RecordBatch.from_arrays([column(name) for name in schema.names], schema=schema)
+def _inorder(parsing: ParsedInput, waiting: list[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield rows by key; where the column of the input has only keys, it is made of them instead of sorted."""
+    schema, same = parsing.schema, parsing.keys_column
+    every = pa.Table.from_batches(waiting, schema)
+    waiting.clear()
+    keys = joined(every[FIRST])
+    others = {name: joined(every[name]) for name in schema.names if name not in {FIRST, same}}
+    del every
+    for places, some in sorted_pieces(keys, rows) if len(keys) else ():
+        columns = {name: column.take(places) for name, column in others.items()} | {FIRST: some}
+        if same is not None:
+            columns[same] = texts_of_keys(some)
+        yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, rows: int) -> pa.RecordBatchReader:
@@ -278,10 +233,13 @@ class _LookupWriter:
     ) -> None:
         self._writer.__exit__(kind, error, trace)
         if error is None:
-            self._unsorted.with_suffix(".json").rename(self._path.with_suffix(".json"))
-            self._unsorted.rename(self._path)
+            self._move()
             if not self._is_sorted:
                 self._sort()
+
+    def _move(self) -> None:
+        for suffix in (".json", self._path.suffix):
+            self._unsorted.with_suffix(suffix).rename(self._path.with_suffix(suffix))
 
     def _sort(self) -> None:
         unsorted, copy = BatchFile(self._path), self._path.with_suffix(".parquet")
@@ -293,8 +251,7 @@ class _LookupWriter:
                 self._write(batch.cast(LOOKUPS))
         copy.unlink()
         unsorted.close()
-        self._unsorted.with_suffix(".json").rename(self._path.with_suffix(".json"))
-        self._unsorted.rename(self._path)
+        self._move()
 
 
 def _longest(values: pa.BinaryArray) -> int:
