@@ -92,11 +92,7 @@ def open_iceberg(session: Session, crawls: CrawlWords = "all") -> "IcebergTable"
 
 
 def export_snapshot(
-    session: Session,
-    place: str | Path,
-    *,
-    crawls: CrawlWords = "all",
-    report: Callable[[Progress], None] | None = None,
+    session: Session, place: str | Path, *, crawls: CrawlWords = "all", report: Callable[[Progress], None] | None = None
 ) -> Exported:
     chosen, files, missing = _stored_files(session, crawls, with_lists=True)
     paths: dict[str, list[str]] = {crawl: [] for crawl in chosen}

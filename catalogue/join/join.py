@@ -190,14 +190,7 @@ class _JoinRun:
                 self._report(at)
 
             with open_input(self._given, self._asked.on) as given:
-                counts = sort_keys(
-                    folder,
-                    given,
-                    self._asked.match,
-                    self._invalid,
-                    advance,
-                    batch=self._sizes.batch,
-                )
+                counts = sort_keys(folder, given, self._asked.match, self._invalid, advance, batch=self._sizes.batch)
             self._ledger.add_input(asdict(counts))
         about = self._ledger.input
         return JoinKeys(folder, about["patterns"], about["column"], is_ascii=about["is_ascii"])

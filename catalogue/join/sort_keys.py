@@ -19,15 +19,7 @@ from catalogue.formatting import first_paragraph, plural
 from catalogue.join.inputs import OpenInput, plain_name
 from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW, BatchFile, BatchWriter, same_as_keys
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
-from catalogue.parquet.arrow_arrays import (
-    binaries,
-    booleans,
-    flags,
-    joined,
-    positions,
-    sorted_pieces,
-    texts_of_keys,
-)
+from catalogue.parquet.arrow_arrays import binaries, booleans, flags, joined, positions, sorted_pieces, texts_of_keys
 from catalogue.query.literals import literal
 from catalogue.surt import Match
 

@@ -110,20 +110,6 @@ def test_reports_only_declared_values(documents: Documents) -> None:
         assert "Valmynd" in documents.look(page)["text"]
 
 
-@pytest.mark.parametrize(
-    ("data", "kind", "charset", "detector"),
-    [
-        ("Þórður og Ægir".encode("latin-1"), "text/html; charset=ISO-8859-1", "windows-1252", "http header"),
-        ("<meta charset=windows-1251><p>Привет, мир".encode("cp1251"), "text/html", "windows-1251", "html meta"),
-        ("<p>Привет, мир, как твои дела сегодня?".encode(), "text/html", "utf-8", "detection"),
-    ],
-)
-def test_decodes_charsets(documents: Documents, data: bytes, kind: str, charset: str, detector: str) -> None:
-    found = documents.look(record_of(data, kind))
-    assert (found["charset"], found["charset_detector"]) == (charset, detector)
-    assert "\ufffd" not in found["text"]
-
-
 def test_extracts_an_rss_feed(documents: Documents) -> None:
     found = documents.look(record_of(RSS.encode(), "application/rss+xml"))
     assert found["parsed_as"] == "rss"

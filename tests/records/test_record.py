@@ -22,9 +22,7 @@ SHARE = 3 if COMPLETE else 20
 """One of so many records is read."""
 
 
-def test_records_of_the_mirror_agree_with_the_index(
-    whole_mirror: Path,
-) -> None:
+def test_records_of_the_mirror_agree_with_the_index(whole_mirror: Path) -> None:
     paths = whole_mirror.rglob("crawl-data/**/*.warc.gz")
     archives = {str(path.relative_to(whole_mirror)): path.read_bytes() for path in paths}
     rows = whole_table(whole_mirror).select([*RECORD_COLUMNS])

@@ -323,11 +323,7 @@ HOSTILE = {
         f"block {INDEX_BLOCKS} of the index contradicts the blocks above it",
     ),
     "no record": (changed((INDEX_BLOCKS, ENTRY - 4, number(0))), "*", "'http://h0.example.com/': 0 bytes at 0"),
-    "a record too large": (
-        changed((INDEX_BLOCKS, ENTRY - 4, number(MAX_RECORD + 1))),
-        "*",
-        "invalid place",
-    ),
+    "a record too large": (changed((INDEX_BLOCKS, ENTRY - 4, number(MAX_RECORD + 1))), "*", "invalid place"),
     "an offset too large": (changed((INDEX_BLOCKS, ENTRY - 12, b"\xff" * 8)), "*", "invalid place"),
     "a last block cut short": (WHOLE[: 70 - SIZE], "*", "ends within an entry"),
     "a last block that is missing": (WHOLE[:-SIZE], "*", "which does not exist"),
