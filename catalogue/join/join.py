@@ -5,7 +5,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -191,7 +191,7 @@ class _JoinRun:
 
             with open_input(self._given, self._asked.on) as given:
                 counts = sort_keys(folder, given, self._asked.match, self._invalid, advance, batch=self._sizes.batch)
-            self._ledger.add_input(asdict(counts))
+            self._ledger.add_input(counts)
         about = self._ledger.input
         return JoinKeys(folder, about["patterns"], about["column"], is_ascii=about["is_ascii"])
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -62,32 +61,20 @@ _MOST_SORTED = 160 << 20
 """Bytes of rows that are sorted in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What an input has."""
-
-    rows: int
-    patterns: int
-    """Different patterns."""
-    invalid: int
-    is_ascii: bool
-    column: str
-    """Column of the result with the patterns."""
-
-
 def sort_keys(
     folder: Path,
     given: OpenInput,
     match: Match,
     invalid: Path,
-    report: Callable[[int], None] = lambda _: None,
+    report: Callable[[int], None],
     *,
-    batch: int = 1 << 14,
-) -> Counts:
+    batch: int,
+) -> dict[str, Any]:
     """Sort the patterns of an input into files of a folder, which needs about three times the room of the input.
 
     Rows without a valid pattern are written to the CSV file ``invalid``: number, text, reason. ``report`` is called
-    with the number of rows so far; ``batch`` limits the rows of a batch.
+    with the number of rows so far; ``batch`` limits the rows of a batch. The result counts rows, different patterns and
+    invalid rows; ``column`` is that of the patterns in a result.
 
     Raises:
         QueryError: if no row has a valid pattern, or the input cannot be read.
@@ -105,7 +92,8 @@ def sort_keys(
             names = {Match.EXACT: "a URL", Match.PREFIX: "a prefix of URLs"}
             what = names.get(match, f"the name of a {match.value}")
             raise QueryError(f"none of the {plural(parsing.rows - parsing.skipped, given.unit)} is {what}{example}")
-        return Counts(parsing.rows - parsing.skipped, patterns, parsing.invalid, parsing.is_ascii, parsing.column)
+        counts = {"rows": parsing.rows - parsing.skipped, "patterns": patterns, "invalid": parsing.invalid}
+        return {**counts, "is_ascii": parsing.is_ascii, "column": parsing.column}
 
 
 def _write_numbered(
