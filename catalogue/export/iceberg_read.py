@@ -81,21 +81,20 @@ class FooterIO(PyArrowFileIO):
         self._rows = self._rows_now = store.row_numbers("files")
 
     def new_input(self, location: str) -> Any:  # noqa: ANN401 - PyArrowFileIO returns its own class
+        state = self._store.state()  # raises StoreError if the store was closed, for metadata too
         path = location.removeprefix(self._location)
-        stored = self._find(path) if path != location else None
+        stored = self._find(path, state) if path != location else None
         if stored is None:
             return super().new_input(location)
         pin = stored.pin
         return _Input(location, lambda requested: self._source.get(path, requested, pin=pin).body, stored)
 
-    def _find(self, path: str) -> StoredFile | None:
+    def _find(self, path: str, state: str) -> StoredFile | None:
         """Return the stored value of a file; None if it is not stored.
 
         Raises:
-            StoreError: if the store was closed.
             StoreLocked: if the value has changed since the table was written.
         """
-        state = self._store.state()
         stored = self._store.get("files", path)
         if state != self._seen:
             self._seen, self._rows_now = state, self._store.row_numbers("files")
