@@ -1,11 +1,10 @@
 """Sort the keys of an input, and write them with the rows that have them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ from catalogue.atomic_files import named, room, sync
 from catalogue.errors import DiskFailed, QueryError
 from catalogue.formatting import first_paragraph, plural
 from catalogue.join.inputs import OpenInput, plain_name
-from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW, BatchFile, BatchWriter, same_as_keys
+from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW, BatchWriter, same_as_keys
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
 from catalogue.parquet.arrow_arrays import binaries, booleans, flags, joined, positions, sorted_pieces, texts_of_keys
 from catalogue.query.literals import literal
@@ -56,6 +55,8 @@ def database(folder: Path) -> "Iterator[duckdb.DuckDBPyConnection]":
         raise DiskFailed(f"{message}; what was finished is not lost") from error
 
 
+_Write: TypeAlias = Callable[[pa.RecordBatch], None]
+
 _PARSED_FILE = "parsed.parquet"
 _MOST_SORTED = 160 << 20
 """Bytes of rows that are sorted in memory."""
@@ -82,7 +83,7 @@ def sort_keys(
     with ExitStack() as stack:
         parsing = stack.enter_context(closing(ParsedInput(given, match, invalid, report)))
         inorder = stack.enter_context(_sorted(parsing, batch, folder))
-        patterns = _write_numbered(folder, inorder, batch, parsing.keys_column, wide=match is not Match.EXACT)
+        patterns = _write_numbered(folder, inorder, batch, parsing, wide=match is not Match.EXACT)
         (folder / _PARSED_FILE).unlink(missing_ok=True)
         for path in folder.iterdir():
             if path.is_file():
@@ -97,16 +98,16 @@ def sort_keys(
 
 
 def _write_numbered(
-    folder: Path, inorder: pa.RecordBatchReader, batch: int, keys_column: str | None, *, wide: bool
+    folder: Path, inorder: pa.RecordBatchReader, batch: int, parsing: ParsedInput, *, wide: bool
 ) -> int:
-    count, before = 0, None
+    count, before, keys_column, single = 0, None, parsing.keys_column, not parsing.has_others
     with ExitStack() as stack:
         fields = [field for field in inorder.schema if field.name not in {FIRST, OTHERS}]
         fields = [same_as_keys(field.name) if field.name == keys_column else field for field in fields]
         schema = pa.schema([pa.field(NUMBER, pa.int64()), *fields])
         is_large = (folder / _PARSED_FILE).exists()
         inputs = stack.enter_context(BatchWriter(folder / INPUTS_FILE, schema, compress=is_large))
-        lookups = stack.enter_context(_LookupWriter(folder, batch, wide=wide, compress=is_large))
+        lookups = stack.enter_context(_lookup_writer(folder, batch, ordered=single, compress=is_large))
         for some in inorder:
             if not some.num_rows:
                 continue
@@ -120,7 +121,8 @@ def _write_numbered(
             if not is_new.all():
                 firsts, others = (each.filter(flags(is_new)) for each in (firsts, others))
             count += len(firsts)
-            lookups.write(firsts, others, numbered[is_new])
+            if len(firsts):
+                lookups(_lookups(firsts, others, numbered[is_new], single=single, wide=wide))
     return count
 
 
@@ -133,7 +135,9 @@ def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.Record
         size += batch.nbytes
         if size > _MOST_SORTED:
             path = folder / _PARSED_FILE
-            _write_parquet(path, parsing.schema, chain(waiting, batches))
+            with _parquet_writer(path, parsing.schema) as write:
+                for each in chain(waiting, batches):
+                    write(each)
             waiting.clear()
             with database(folder) as connection:
                 yield _by_duckdb(connection, path, f"{FIRST}, {ROW}", rows)
@@ -162,80 +166,49 @@ def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, 
     return connection.execute(query).to_arrow_reader(rows)
 
 
-def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+@contextmanager
+def _parquet_writer(path: Path, schema: pa.Schema) -> Iterator[_Write]:
     """Write rows that DuckDB will sort: it would keep Arrow batches in memory, beyond its limit."""
     with named(path), pq.ParquetWriter(path, schema, compression="lz4", use_dictionary=False) as file:
-        for batch in batches:
-            file.write_batch(batch)
+        yield file.write_batch
 
 
-class _LookupWriter:
-    def __init__(self, folder: Path, batch: int, *, wide: bool, compress: bool) -> None:
-        self._folder, self._batch, self._compress = folder, batch, compress
-        self._path, self._unsorted = folder / LOOKUPS_FILE, folder / "unsorted.arrow"
-        self._wide = wide
-        self._is_sorted, self._reached = True, b""
-        self._writer = self._new_writer()
+@contextmanager
+def _lookup_writer(folder: Path, rows: int, *, ordered: bool, compress: bool) -> Iterator[_Write]:
+    """Yield a function that writes intervals in batches of ``rows``; unless they are ``ordered``, they are sorted."""
+    reached, unsorted = b"", folder / "unsorted.parquet"
 
-    def _new_writer(self) -> BatchWriter:
-        return BatchWriter(self._unsorted, LOOKUPS, compress=self._compress)
+    def write(batch: pa.RecordBatch) -> None:
+        nonlocal reached
+        reached = max(reached, pc.max(batch.column("end")).as_py() or b"")
+        file.write(batch, (batch.column("start")[0].as_py().hex(), reached.hex()))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def write(self, firsts: pa.Array, others: pa.Array, of: np.ndarray) -> None:
-        if not len(firsts):
+    with BatchWriter(folder / LOOKUPS_FILE, LOOKUPS, compress=compress) as file:
+        if ordered:
+            yield write
             return
-        if not self._wide and not _longest(others):
-            self._write(
-                pa.RecordBatch.from_arrays([firsts, pa.nulls(len(firsts), pa.binary()), positions(of)], schema=LOOKUPS)
-            )
-            return
-        self._is_sorted = False
-        found = [
-            (start, end, number)
-            for first, more, number in zip(firsts.to_pylist(), others.to_pylist(), of.tolist(), strict=True)
-            for start, end in unpacked(first, more, wide=self._wide)
-        ]
-        starts, ends, numbered = zip(*found, strict=True)
-        columns = [binaries(starts), pa.array(ends, pa.binary()), positions(np.array(numbered))]
-        for at in range(0, len(found), self._batch):
-            self._write(pa.RecordBatch.from_arrays([each[at : at + self._batch] for each in columns], schema=LOOKUPS))
-
-    def _write(self, batch: pa.RecordBatch) -> None:
-        if not len(batch):
-            return
-        self._reached = max(self._reached, pc.max(batch.column("end")).as_py() or b"")
-        self._writer.write(batch, (batch.column("start")[0].as_py().hex(), self._reached.hex()))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._writer.__exit__(kind, error, trace)
-        if error is None:
-            self._move()
-            if not self._is_sorted:
-                self._sort()
-
-    def _move(self) -> None:
-        for suffix in (".json", self._path.suffix):
-            self._unsorted.with_suffix(suffix).rename(self._path.with_suffix(suffix))
-
-    def _sort(self) -> None:
-        unsorted, copy = BatchFile(self._path), self._path.with_suffix(".parquet")
-        _write_parquet(copy, LOOKUPS, unsorted.all())
-        self._reached = b""
-        self._writer = self._new_writer()
-        with database(self._folder) as connection, self._writer:
-            for batch in _by_duckdb(connection, copy, f"start, {NUMBER}", self._batch):
-                self._write(batch.cast(LOOKUPS))
-        copy.unlink()
-        unsorted.close()
-        self._move()
+        with _parquet_writer(unsorted, LOOKUPS) as write_unsorted:
+            yield write_unsorted
+        with database(folder) as connection:
+            for batch in _by_duckdb(connection, unsorted, f"start, {NUMBER}", rows):
+                if len(batch):
+                    write(batch.cast(LOOKUPS))
+        unsorted.unlink()
 
 
-def _longest(values: pa.BinaryArray) -> int:
-    return pc.max(pc.binary_length(values)).as_py() or 0
+def _lookups(firsts: pa.Array, others: pa.Array, of: np.ndarray, *, single: bool, wide: bool) -> pa.RecordBatch:
+    """Return the intervals of patterns; ``single`` if each is one key."""
+    if single:
+        columns = [firsts, pa.nulls(len(firsts), pa.binary()), positions(of)]
+        return pa.RecordBatch.from_arrays(columns, schema=LOOKUPS)
+    found = [
+        (start, end, number)
+        for first, more, number in zip(firsts.to_pylist(), others.to_pylist(), of.tolist(), strict=True)
+        for start, end in unpacked(first, more, wide=wide)
+    ]
+    starts, ends, numbered = zip(*found, strict=True)
+    columns = [binaries(starts), pa.array(ends, pa.binary()), positions(np.array(numbered))]
+    return pa.RecordBatch.from_arrays(columns, schema=LOOKUPS)
 
 
 def _changes(firsts: pa.Array, others: pa.Array, before: tuple[Any, Any] | None) -> np.ndarray:
