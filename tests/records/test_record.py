@@ -25,7 +25,7 @@ SHARE = 3 if COMPLETE else 20
 def test_records_of_the_mirror_agree_with_the_index(whole_mirror: Path) -> None:
     paths = whole_mirror.rglob("crawl-data/**/*.warc.gz")
     archives = {str(path.relative_to(whole_mirror)): path.read_bytes() for path in paths}
-    rows = whole_table(whole_mirror).select([*RECORD_COLUMNS])
+    rows = whole_table(whole_mirror, [*RECORD_COLUMNS])
     there, read = Counter[str](), Counter[str]()
     for row in rows.filter(pc.is_in(rows["warc_filename"], pa.array(archives))).to_pylist():
         meant = capture_of(row)
