@@ -70,12 +70,7 @@ _CLOCK_S3, _CLOCK = 900.0, 2.0
 _PROBED_KEYS = 256 << 10
 _PAGE_ROWS = 20_000
 """Most rows of a page of parquet-mr."""
-_COMPILED: dict[str, object] = {
-    "footers": decode_footer,
-    "pages": page_header,
-    "plans": plan_requests,
-    "keys": url_surtkeys,
-}
+_COMPILED = dict[str, object](footers=decode_footer, pages=page_header, plans=plan_requests, keys=url_surtkeys)
 """A function of each part that wheels have compiled."""
 
 
@@ -203,10 +198,9 @@ class _Examination:
         self._add("list of crawls", f"{plural(len(crawls), 'crawl')}, the newest {crawls[0]}")
         with suppress(ValueError, TypeError, OverflowError):  # a folder, or a server without a Date
             skew = abs((datetime.now(UTC) - parsedate_to_datetime(response.date or "")).total_seconds())
-            means = (
-                "S3 refuses requests of a machine with such a wrong clock; set the clock" if skew > _CLOCK_S3 else ""
-            )
-            self._add("clock", f"differs by {duration(skew)}" if skew > _CLOCK else "as the source's", means)
+            means = "S3 refuses requests of a machine with such a wrong clock; set the clock"
+            seen = f"differs by {duration(skew)}" if skew > _CLOCK else "as the source's"
+            self._add("clock", seen, means if skew > _CLOCK_S3 else "")
         return [crawl for crawl in crawls if has_columnar_index(crawl)]
 
     def _first_file(self, crawls: Sequence[str]) -> IndexFile:
@@ -251,11 +245,10 @@ class _Examination:
         self._add("file", f"{path.rpartition('/')[2]}: {size(tail.total_size)}{modified}")
         if tail.server:
             self._add("server", tail.server)
-        if not is_strong(tail.etag):
-            means = "changed files are detected by their size alone, and pages are not cached"
-            self._add("ETag", f"weak: {tail.etag}" if tail.etag else "none", means)
-        else:
-            self._add("ETag", f"strong: {tail.etag}", "pages are cached, and changed files are detected")
+        strong = is_strong(tail.etag)
+        means = "changed files are detected by their size alone, and pages are not cached"
+        seen = f"{'strong' if strong else 'weak'}: {tail.etag}" if tail.etag else "none"
+        self._add("ETag", seen, "pages are cached, and changed files are detected" if strong else means)
 
     def _examine_file(self, file: IndexFile, tail: Response) -> None:
         total, pin = tail.total_size, tail.version
@@ -271,12 +264,13 @@ class _Examination:
         page = self._get(file.path, ByteRange(keys[0].start, end), pin=pin).body
         self._add("ranges", "honoured")
         try:
-            has_crc = page_header(page).has_crc
+            seen, means = "yes", ""
+            if not page_header(page).has_crc:
+                gzipped = "GZIP" in footer.codecs
+                seen, means = "none", "gzip has checksums, too" if gzipped else "some flipped bits are not detected"
         except FormatError as error:
-            self._add("page checksums", str(error), "its row groups cannot be read")
-            return
-        other = "gzip has checksums, too" if "GZIP" in footer.codecs else "some flipped bits are not detected"
-        self._add("page checksums", "yes" if has_crc else "none", "" if has_crc else other)
+            seen, means = str(error), "its row groups cannot be read"
+        self._add("page checksums", seen, means)
 
     def _examine_speed(self) -> None:
         if not self._speeds or self._folder:
@@ -284,11 +278,8 @@ class _Examination:
         seconds, received = max(self._speeds, key=lambda each: each[1])
         fastest = 1000 * min(self._speeds)[0]
         assumed = f"{1000 * self._settings.latency:,.0f} ms and {size(self._settings.bandwidth)}/s"
-        self._add(
-            "speed",
-            f"{fastest:.0f} ms for the fastest response; {size(received)} in {seconds:.2g} s, measured once",
-            f"plans assume {assumed}: CATALOGUE_LATENCY, CATALOGUE_BANDWIDTH",
-        )
+        seen = f"{fastest:.0f} ms for the fastest response; {size(received)} in {seconds:.2g} s, measured once"
+        self._add("speed", seen, f"plans assume {assumed}: CATALOGUE_LATENCY, CATALOGUE_BANDWIDTH")
 
 
 def observe_layout(crawl: str, footer: Footer, length: int) -> Iterator[Observation]:
@@ -315,11 +306,11 @@ def observe_layout(crawl: str, footer: Footer, length: int) -> Iterator[Observat
         means = f"one URL may be in {depth} row groups of a file; the CDX index usually answers with fewer requests"
         yield Observation("order", "zipped: key ranges of row groups overlap", means)
     chunk_bytes, page_bytes = _bytes_per_url(groups)
-    if has_page_index(footer):
-        cheaper = f"one URL reads about {size(page_bytes)}, where a row group would be {size(chunk_bytes)}"
-        yield Observation("page index", "yes", cheaper if page_bytes < chunk_bytes else "")
-    else:
+    if not has_page_index(footer):
         yield Observation("page index", "none", f"one URL reads a row group, {size(chunk_bytes)}")
+        return
+    cheaper = f"one URL reads about {size(page_bytes)}, where a row group would be {size(chunk_bytes)}"
+    yield Observation("page index", "yes", cheaper if page_bytes < chunk_bytes else "")
 
 
 def _bytes_per_url(groups: Sequence[RowGroup]) -> tuple[int, int]:
@@ -389,10 +380,9 @@ def _files(session: Session) -> Iterator[Observation]:
             yield Observation("store", f"{store}: {sizes}; {counts}")
     except CatalogueError as error:
         yield Observation("store", f"cannot be opened: {error}", "queries need it")
-    if database.exists():
-        yield Observation("catalogue file", f"{database}: {size(database.stat().st_size)}")
-    else:
-        yield Observation("catalogue file", "none yet", "the next query builds it from the store, without a request")
+    there = f"{database}: {size(database.stat().st_size)}" if database.exists() else ""
+    means = "" if there else "the next query builds it from the store, without a request"
+    yield Observation("catalogue file", there or "none yet", means)
 
 
 def _settings(settings: Settings, source: PoliteSource | None) -> Iterator[Observation]:

@@ -256,12 +256,9 @@ def check_source(receipt: Receipt, session: Session, report: Callable[[Progress]
 
 
 def _digest(path: Path) -> tuple[int, str]:
-    digest, length = hashlib.sha256(), 0
     with open_file(path) as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            length += len(chunk)
-    return length, digest.hexdigest()
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return file.tell(), digest
 
 
 def _last_line(digest: str) -> bytes:

@@ -29,6 +29,7 @@ NO_DOWNLOADS = "SET autoinstall_known_extensions = false"
 
 _NAMED = re.compile(rf"\b{NAME}\b", re.IGNORECASE)
 _CAPTURES = re.compile(rf"\b{NAME}\s*\.\s*\"?(?:captures|snapshots)", re.IGNORECASE)
+"""Certainly of the lake; ``cc`` can also be another name."""
 _WHEEL = "duckdb_extension_{}"
 
 
@@ -40,15 +41,6 @@ def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
     if requested - {crawl for (crawl,) in rows}:
         path = session.writable_database(changes=True)
         refresh(path, session.store, session.dataset, column_chunks=requested)
-
-
-def names_lake(sql: str) -> bool:
-    return bool(_NAMED.search(sql))
-
-
-def names_captures(sql: str) -> bool:
-    """Return whether SQL certainly refers to it: ``cc`` can also be another name."""
-    return bool(_CAPTURES.search(sql))
 
 
 def data_path(source: str) -> str:
@@ -121,9 +113,9 @@ def connect_for(session: Session, query: str) -> duckdb.DuckDBPyConnection:
         QueryError: if the query reads it, and it does not exist or cannot be attached.
     """
     connection = connect(session)
-    if names_lake(query) and (problem := _attach_lake(session, connection)):
+    if _NAMED.search(query) and (problem := _attach_lake(session, connection)):
         exists = lake_path(session).exists()
-        if names_captures(query):
+        if _CAPTURES.search(query):
             connection.close()
             raise QueryError(problem, call=None if exists else "export_ducklake()")
         if exists:

@@ -80,23 +80,19 @@ def export_iceberg(
 def open_iceberg(session: Session, crawls: CrawlWords = "all") -> "IcebergTable":
     _need_pyiceberg()
     from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
-    from catalogue.export.iceberg_read import FooterIO, IcebergTable, StoredFiles  # noqa: PLC0415 - an extra
+    from catalogue.export.iceberg_read import FooterIO, IcebergTable  # noqa: PLC0415 - an extra
 
     location = _location(session, None)
-    stored = StoredFiles(session.store, session.reading, location)  # before the table is written
+    stored = FooterIO(session.store, session.reading, location)  # before the table is written
     _, files, missing = _stored_files(session, crawls)
     metadata = export(session.temporary_folder / "iceberg", files, location, missing)
     for message in missing:
         warnings.warn(message, IncompleteAnswer, stacklevel=3)
-    return IcebergTable.at(metadata, FooterIO(files=stored))
+    return IcebergTable.at(metadata, stored)
 
 
 def export_snapshot(
-    session: Session,
-    place: str | Path,
-    *,
-    crawls: CrawlWords = "all",
-    report: Callable[[Progress], None] | None = None,
+    session: Session, place: str | Path, *, crawls: CrawlWords = "all", report: Callable[[Progress], None] | None = None
 ) -> Exported:
     chosen, files, missing = _stored_files(session, crawls, with_lists=True)
     paths: dict[str, list[str]] = {crawl: [] for crawl in chosen}

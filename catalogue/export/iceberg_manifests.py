@@ -166,8 +166,8 @@ class Writing:
         to mark removed ones as deleted.
         """
         left = dict(before or {})
-        name = f"{self.folder}{manifest_name(crawl, self.digest(files), self.snapshot)}"
-        output = self.io.new_output(name)
+        name = f"{crawl}.{self.digest(files)}.{self.snapshot}.avro"  # see parse_manifest_path
+        output = self.io.new_output(f"{self.folder}{name}")
         writer = _Writer(self.spec, self.schema, output, self.snapshot, CODEC)
         with writer:
             for file in files:
@@ -258,11 +258,6 @@ def _entry(data: DataFile, before: ManifestEntry | None = None) -> ManifestEntry
         file_sequence_number=before.file_sequence_number if before else None,
         data_file=data,
     )
-
-
-def manifest_name(crawl: str, digest: str, snapshot: int) -> str:
-    """Return a manifest's file name, from which the next export gets the digest."""
-    return f"{crawl}.{digest}.{snapshot}.avro"
 
 
 def parse_manifest_path(manifest: ManifestFile) -> tuple[str, str]:

@@ -12,7 +12,6 @@ from pyiceberg.io import FileIO, InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import DataScan, StaticTable
 from pyiceberg.table.metadata import TableMetadataUtil
-from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from catalogue.commoncrawl.crawls import PATH_COLUMNS
 from catalogue.errors import StoreLocked
@@ -69,28 +68,33 @@ class IndexScan(DataScan):
         return self.update(selected_fields=(*self._names, *needed)) if needed else self
 
 
-class StoredFiles:
-    """Finds stored files by their address, for many threads."""
+class FooterIO(PyArrowFileIO):
+    """Reads stored data files from the source in the stored version, in many threads; pyiceberg reads all others."""
 
     def __init__(self, store: Store, source: Source, location: str) -> None:
         """Prepare; ``location`` is the address of the files in the table, with a slash at its end."""
+        super().__init__()
         self._store = store
         self._source = source
         self._location = location
         self._state = self._seen = store.state()
         self._rows = self._rows_now = store.row_numbers("files")
 
-    def find(self, address: str) -> tuple[str, StoredFile] | None:
-        """Return the path and the stored value of a file; None if it is not stored.
+    def new_input(self, location: str) -> Any:  # noqa: ANN401 - PyArrowFileIO returns its own class
+        state = self._store.state()  # raises StoreError if the store was closed, for metadata too
+        path = location.removeprefix(self._location)
+        stored = self._find(path, state) if path != location else None
+        if stored is None:
+            return super().new_input(location)
+        pin = stored.pin
+        return _Input(location, lambda requested: self._source.get(path, requested, pin=pin).body, stored)
+
+    def _find(self, path: str, state: str) -> StoredFile | None:
+        """Return the stored value of a file; None if it is not stored.
 
         Raises:
-            StoreError: if the store was closed.
             StoreLocked: if the value has changed since the table was written.
         """
-        state = self._store.state()
-        if not address.startswith(self._location):
-            return None
-        path = address.removeprefix(self._location)
         stored = self._store.get("files", path)
         if state != self._seen:
             self._seen, self._rows_now = state, self._store.row_numbers("files")
@@ -98,29 +102,13 @@ class StoredFiles:
             same_store = state.partition(":")[0] == self._state.partition(":")[0]
             if stored is None or not same_store or self._rows_now.get(path) != self._rows.get(path):
                 raise StoreLocked(f"{path} has been harvested again or deleted; open the table again")
-        return (path, stored) if stored else None
-
-    def open(self, path: str, stored: StoredFile) -> "_Stream":
-        """Open a file; reading another version than the stored one fails."""
-        return _Stream(lambda requested: self._source.get(path, requested, pin=stored.pin).body, stored)
-
-
-class FooterIO(PyArrowFileIO):
-    """Reads stored data files from the source; pyiceberg reads all others."""
-
-    def __init__(self, properties: Properties = EMPTY_DICT, *, files: StoredFiles) -> None:
-        super().__init__(properties)
-        self._files = files
-
-    def new_input(self, location: str) -> Any:  # noqa: ANN401 - PyArrowFileIO returns its own class
-        found = self._files.find(location)
-        return _Input(location, self._files, *found) if found else super().new_input(location)
+        return stored
 
 
 class _Input(InputFile):
-    def __init__(self, location: str, files: StoredFiles, path: str, stored: StoredFile) -> None:
+    def __init__(self, location: str, fetch: Callable[[ByteRange], bytes], stored: StoredFile) -> None:
         super().__init__(location)
-        self._files, self._path, self._stored = files, path, stored
+        self._fetch, self._stored = fetch, stored
 
     def __len__(self) -> int:
         return self._stored.size
@@ -129,7 +117,7 @@ class _Input(InputFile):
         return True
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - pyiceberg's
-        return self._files.open(self._path, self._stored)
+        return _Stream(self._fetch, self._stored)
 
 
 class _Stream(io.RawIOBase):

@@ -5,7 +5,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ from catalogue.surt import Match
 _KEPT = 4
 """Rows of parts in memory, for each row of the input in a file of the result."""
 _LEDGER, _KEYS, _PARTS = "ledger.jsonl", "keys", "parts"
-_OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet")
+_OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet(?:\.[0-9]+\.part)?")
 _OTHER_FORMATS = {".csv", ".tsv", ".json", ".jsonl", ".arrow", ".txt"}
 _INVALID = "_invalid.csv"
 """Readers of a folder of Parquet files ignore names with an underscore."""
@@ -190,15 +190,8 @@ class _JoinRun:
                 self._report(at)
 
             with open_input(self._given, self._asked.on) as given:
-                counts = sort_keys(
-                    folder,
-                    given,
-                    self._asked.match,
-                    self._invalid,
-                    advance,
-                    batch=self._sizes.batch,
-                )
-            self._ledger.add_input(asdict(counts))
+                counts = sort_keys(folder, given, self._asked.match, self._invalid, advance, batch=self._sizes.batch)
+            self._ledger.add_input(counts)
         about = self._ledger.input
         return JoinKeys(folder, about["patterns"], about["column"], is_ascii=about["is_ascii"])
 
@@ -352,4 +345,5 @@ class _JoinRun:
 
 
 def _own_files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.glob("*.parquet") if _OWN.fullmatch(path.name))
+    """Return the files of a join in a folder, and what a killed process left of them."""
+    return (path for path in folder.iterdir() if _OWN.fullmatch(path.name))

@@ -91,7 +91,7 @@ class JoinLedger(JsonLedger):
         return self.rows is not None
 
     def add_input(self, about: Mapping[str, Any]) -> None:
-        self._enter({"input": dict(about)})
+        self._enter({"input": about})
 
     def add_slices(self, crawl: str, index: str, state: str, slices: Sequence[Slice]) -> None:
         keys = [[each.subset, each.number, each.keys.start.hex(), each.keys.end.hex()] for each in slices]

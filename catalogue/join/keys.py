@@ -81,9 +81,6 @@ class BatchFile:
             return self._reader.get_batch(batches.start)
         return one_batch(pa.Table.from_batches(map(self._reader.get_batch, batches), self.schema))
 
-    def all(self) -> Iterator[pa.RecordBatch]:
-        return map(self._reader.get_batch, range(len(self.counts)))
-
     def close(self) -> None:
         self._file.close()
 

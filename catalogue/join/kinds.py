@@ -22,6 +22,10 @@ _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 """Replace unknown times."""
 
 
+_AGE = ["fetch_time", "crawl", "warc_filename", "warc_record_offset", "subset"]
+"""Columns that decide which capture is the newest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of join."""
@@ -203,29 +207,18 @@ def newest_of(captures: pa.Table, *groups: np.ndarray) -> pa.Table:
     """Return the newest capture of each group, sorted by the arrays ``groups``; at equal times the greatest place."""
     if not len(captures):
         return captures
-    times = numbers(captures["fetch_time"].cast(pa.int64()))
-    order = np.lexsort((times, *groups[::-1]))
-    inorder, times = [group[order] for group in groups], times[order]
-    is_same = np.all([group[1:] == group[:-1] for group in inorder], axis=0)
-    is_last = np.append(~is_same, True)
-    is_tie = is_same & (times[1:] == times[:-1])
-    for at in (np.flatnonzero(is_last[1:] & is_tie) + 1).tolist():
-        first = at
-        while first and is_tie[first - 1]:
-            first -= 1
-        places = captures.select(_PLACE).take(positions(order[first : at + 1])).to_pylist()
-        best = max(range(len(places)), key=lambda n: tuple((value is not None, value) for value in places[n].values()))
-        order[at] = order[first + best]
-    newest = order[is_last]
+    names = [*map(str, range(len(groups))), *_AGE]
+    columns = [*map(positions, groups), *captures.select(_AGE).columns]
+    keys = [(name, "descending" if name in _AGE else "ascending") for name in names]
+    order = integers(pc.sort_indices(pa.Table.from_arrays(columns, names), sort_keys=keys)).astype(np.int64)
+    inorder = [group[order] for group in groups]
+    newest = order[np.append(True, np.any([group[1:] != group[:-1] for group in inorder], axis=0))]
     if (np.diff(newest) > 0).all():  # as nearly always, where filtering takes less memory
         is_newest = np.zeros(len(captures), np.bool_)
         is_newest[newest] = True
         return captures if is_newest.all() else captures.filter(flags(is_newest))
     (every,) = captures.combine_chunks().to_batches()
     return pa.table([column.take(positions(newest)) for column in every.columns], schema=captures.schema)
-
-
-_PLACE = ["crawl", "warc_filename", "warc_record_offset", "subset"]
 
 
 def _newest_of_inputs(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:  # noqa: ARG001

@@ -40,6 +40,8 @@ class ParsedInput:
         self._writer: Any = None
         self.rows = self.invalid = self.skipped = 0
         self.is_ascii = True
+        self.has_others = False
+        """Whether a pattern has more than one key; known when all batches are parsed."""
         self.example = ""
         fields = [
             pa.field(PREFIX + field.name, pa.string() if field.name == given.column else field.type)
@@ -95,6 +97,7 @@ class ParsedInput:
             mask = np.ones(len(texts), np.bool_)
             mask[left_out] = False
             valid = flags(mask)
+        self.has_others |= any(others)
         return binaries(firsts), binaries(others), valid
 
     def _pattern(self, text: str | None) -> tuple[bytes, bytes]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from catalogue.atomic_files import named, put_in_place, whole_file
+from catalogue.atomic_files import whole_file
 from catalogue.join.join_ledger import JoinPart
 from catalogue.join.keys import NUMBER, ROW, JoinKeys, Lookups
 from catalogue.join.kinds import Kind, distinct, newest_of, pairs
@@ -83,21 +83,24 @@ def write_part(kind: Kind, captures: "Captures", lookups: Lookups, keys: JoinKey
         SourceError: if a request fails.
         DiskFailed: if the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}")
-    try:
-        with closing(captures.batches(warn=False, report=lambda _: None)) as batches:
-            found = _chunks(lookups.numbered(batches, captures.plan.query.table.key, alone=kind.columns == ()))
+    reached: list[int] = []
+
+    def tables(found: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        for chunk in found:
+            of = numbers(chunk[NUMBER])
+            reached.extend((int(of.min()), int(of.max())))
             if kind.collect:
-                written = _write_collected(kind.collect, found, temporary)
-            else:
-                written = _write_joined(kind, found, keys, temporary)
-        if written is None:
+                yield chunk
+                continue
+            for joined in pairs(chunk, keys.rows_of(distinct(of))):
+                yield with_exact(joined, keys) if kind.exact else joined
+
+    with closing(captures.batches(warn=False, report=lambda _: None)) as batches:
+        chunks = _chunks(lookups.numbered(batches, captures.plan.query.table.key, alone=kind.columns == ()))
+        found = _collected(kind.collect, chunks) if kind.collect else chunks
+        if not (rows := write_tables(tables(found), path, row_group_size=_ROW_GROUP if kind.collect else None)):
             return JoinPart("", 0, 0, 0, 0)
-        put_in_place(temporary, path)
-        rows, least, greatest = written
-        return JoinPart(path.name, rows, path.stat().st_size, least, greatest)
-    finally:
-        temporary.unlink(missing_ok=True)
+    return JoinPart(path.name, rows, path.stat().st_size, min(reached), max(reached))
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -114,43 +117,15 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _write_joined(kind: Kind, found: Iterable[pa.Table], keys: JoinKeys, path: Path) -> tuple[int, int, int] | None:
-    writer, rows = None, 0
-    least, greatest = [], []
-    try:
-        for chunk in found:
-            of = numbers(chunk[NUMBER])
-            least.append(int(of.min()))
-            greatest.append(int(of.max()))
-            inputs = keys.rows_of(distinct(of))
-            for joined in pairs(chunk, inputs):
-                table = with_exact(joined, keys) if kind.exact else joined
-                with named(path):
-                    writer = writer or pq.ParquetWriter(path, table.schema, **_PACKED)
-                    writer.write_table(table)
-                rows += len(table)
-    finally:
-        if writer:
-            with named(path):
-                writer.close()
-    return (rows, min(least), max(greatest)) if writer else None
-
-
-def _write_collected(
-    collect: Callable[[pa.Table], pa.Table], found: Iterable[pa.Table], path: Path
-) -> tuple[int, int, int] | None:
-    """Return the number of rows, and the least and greatest number of a pattern; None without rows."""
+def _collected(collect: Callable[[pa.Table], pa.Table], found: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield one table, or none without rows."""
     kept: list[pa.Table] = []
     for chunk in found:
         if some := collect(chunk):
             later = _split_off(kept, _first(some))
             kept.append(collect(pa.concat_tables([*later, some])) if later else some)
-    if not kept:
-        return None
-    every = pa.concat_tables(kept)
-    with named(path):
-        pq.write_table(every, path, row_group_size=_ROW_GROUP, **_PACKED)
-    return len(every), _first(every), every[NUMBER][-1].as_py()
+    if kept:
+        yield pa.concat_tables(kept)
 
 
 def _first(rows: pa.Table) -> int:
@@ -203,13 +178,15 @@ def _within(part: Path, span: tuple[int, int]) -> pa.Table:
     return found.slice(start, stop - start)
 
 
-def write_tables(tables: Iterable[pa.Table], path: Path) -> int:
+def write_tables(tables: Iterable[pa.Table], path: Path, *, row_group_size: int | None = None) -> int:
+    """Write a Parquet file and return its rows; without tables, no file."""
     rest = iter(tables)
-    first = next(rest)
+    if (first := next(rest, None)) is None:
+        return 0
     rows = 0
     with whole_file(path) as file, pq.ParquetWriter(file, first.schema, **_PACKED) as writer:
         for table in chain([first], rest):
-            writer.write_table(table)
+            writer.write_table(table, row_group_size)
             rows += len(table)
     return rows
 
@@ -217,12 +194,14 @@ def write_tables(tables: Iterable[pa.Table], path: Path) -> int:
 def write_nothing(kind: Kind, schema: pa.Schema, keys: JoinKeys, path: Path) -> None:
     """Write an inner join without rows; ``schema`` is that of captures."""
     empty = pa.schema([*list(keys.input_schema)[1:], *schema]).empty_table()
-    with whole_file(path) as file:
-        pq.write_table(with_exact(empty, keys) if kind.exact else empty, file)
+    write_tables([with_exact(empty, keys) if kind.exact else empty], path)
 
 
 def prefer_exact(files: Iterable[Path], count: int) -> Iterator[tuple[Path, int]]:
-    """Remove captures of other URLs from rows that have exact ones in any file; yield changed files with their rows."""
+    """Remove captures of other URLs from rows that have exact ones in any file; yield changed files with their rows.
+
+    A file whose rows all go is unchanged, and has 0.
+    """
     has_exact = np.zeros(count + 1, np.bool_)
     mixed: list[Path] = []
     for path in files:
@@ -234,8 +213,8 @@ def prefer_exact(files: Iterable[Path], count: int) -> Iterator[tuple[Path, int]
         rows, _, is_other = _rows_and_exact(path)
         keep = ~(is_other & has_exact[rows])
         if not keep.all():
-            _keep(path, keep)
-            yield path, int(np.count_nonzero(keep))
+            with pq.ParquetFile(path) as source:
+                yield path, write_tables(_kept(source, keep), path)
 
 
 def rows_of_other_urls(files: Iterable[Path]) -> int:
@@ -248,18 +227,13 @@ def _rows_and_exact(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return numbers(found[ROW]), are_true(found[EXACT]), are_true(pc.invert(found[EXACT]))
 
 
-def _keep(path: Path, keep: np.ndarray) -> None:
+def _kept(source: pq.ParquetFile, keep: np.ndarray) -> Iterator[pa.Table]:
     start = 0
-    with (
-        pq.ParquetFile(path) as source,
-        whole_file(path) as file,
-        pq.ParquetWriter(file, source.schema_arrow, **_PACKED) as writer,
-    ):
-        for group in range(source.num_row_groups):
-            rows = source.read_row_group(group, use_threads=False)
-            if len(kept := rows.filter(flags(keep[start : start + len(rows)]))):
-                writer.write_table(kept)
-            start += len(rows)
+    for group in range(source.num_row_groups):
+        rows = source.read_row_group(group, use_threads=False)
+        if len(kept := rows.filter(flags(keep[start : start + len(rows)]))):
+            yield kept
+        start += len(rows)
 
 
 def concatenate(parts: Iterable[Path], path: Path) -> None:

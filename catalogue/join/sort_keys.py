@@ -1,12 +1,10 @@
 """Sort the keys of an input, and write them with the rows that have them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +15,9 @@ from catalogue.atomic_files import named, room, sync
 from catalogue.errors import DiskFailed, QueryError
 from catalogue.formatting import first_paragraph, plural
 from catalogue.join.inputs import OpenInput, plain_name
-from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW, BatchFile, BatchWriter, same_as_keys
+from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW, BatchWriter, same_as_keys
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
-from catalogue.parquet.arrow_arrays import (
-    binaries,
-    booleans,
-    bounds_and_bytes,
-    flags,
-    positions,
-    sorted_pieces,
-    texts_of_keys,
-)
+from catalogue.parquet.arrow_arrays import binaries, booleans, flags, joined, positions, sorted_pieces, texts_of_keys
 from catalogue.query.literals import literal
 from catalogue.surt import Match
 
@@ -65,22 +55,11 @@ def database(folder: Path) -> "Iterator[duckdb.DuckDBPyConnection]":
         raise DiskFailed(f"{message}; what was finished is not lost") from error
 
 
+_Write: TypeAlias = Callable[[pa.RecordBatch], None]
+
 _PARSED_FILE = "parsed.parquet"
 _MOST_SORTED = 160 << 20
 """Bytes of rows that are sorted in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What an input has."""
-
-    rows: int
-    patterns: int
-    """Different patterns."""
-    invalid: int
-    is_ascii: bool
-    column: str
-    """Column of the result with the patterns."""
 
 
 def sort_keys(
@@ -88,14 +67,15 @@ def sort_keys(
     given: OpenInput,
     match: Match,
     invalid: Path,
-    report: Callable[[int], None] = lambda _: None,
+    report: Callable[[int], None],
     *,
-    batch: int = 1 << 14,
-) -> Counts:
+    batch: int,
+) -> dict[str, Any]:
     """Sort the patterns of an input into files of a folder, which needs about three times the room of the input.
 
     Rows without a valid pattern are written to the CSV file ``invalid``: number, text, reason. ``report`` is called
-    with the number of rows so far; ``batch`` limits the rows of a batch.
+    with the number of rows so far; ``batch`` limits the rows of a batch. The result counts rows, different patterns and
+    invalid rows; ``column`` is that of the patterns in a result.
 
     Raises:
         QueryError: if no row has a valid pattern, or the input cannot be read.
@@ -103,7 +83,7 @@ def sort_keys(
     with ExitStack() as stack:
         parsing = stack.enter_context(closing(ParsedInput(given, match, invalid, report)))
         inorder = stack.enter_context(_sorted(parsing, batch, folder))
-        patterns = _write_numbered(folder, inorder, batch, parsing.keys_column, wide=match is not Match.EXACT)
+        patterns = _write_numbered(folder, inorder, batch, parsing, wide=match is not Match.EXACT)
         (folder / _PARSED_FILE).unlink(missing_ok=True)
         for path in folder.iterdir():
             if path.is_file():
@@ -113,20 +93,21 @@ def sort_keys(
             names = {Match.EXACT: "a URL", Match.PREFIX: "a prefix of URLs"}
             what = names.get(match, f"the name of a {match.value}")
             raise QueryError(f"none of the {plural(parsing.rows - parsing.skipped, given.unit)} is {what}{example}")
-        return Counts(parsing.rows - parsing.skipped, patterns, parsing.invalid, parsing.is_ascii, parsing.column)
+        counts = {"rows": parsing.rows - parsing.skipped, "patterns": patterns, "invalid": parsing.invalid}
+        return {**counts, "is_ascii": parsing.is_ascii, "column": parsing.column}
 
 
 def _write_numbered(
-    folder: Path, inorder: pa.RecordBatchReader, batch: int, keys_column: str | None, *, wide: bool
+    folder: Path, inorder: pa.RecordBatchReader, batch: int, parsing: ParsedInput, *, wide: bool
 ) -> int:
-    count, before = 0, None
+    count, before, keys_column, single = 0, None, parsing.keys_column, not parsing.has_others
     with ExitStack() as stack:
         fields = [field for field in inorder.schema if field.name not in {FIRST, OTHERS}]
         fields = [same_as_keys(field.name) if field.name == keys_column else field for field in fields]
         schema = pa.schema([pa.field(NUMBER, pa.int64()), *fields])
         is_large = (folder / _PARSED_FILE).exists()
         inputs = stack.enter_context(BatchWriter(folder / INPUTS_FILE, schema, compress=is_large))
-        lookups = stack.enter_context(_LookupWriter(folder, batch, wide=wide, compress=is_large))
+        lookups = stack.enter_context(_lookup_writer(folder, batch, ordered=single, compress=is_large))
         for some in inorder:
             if not some.num_rows:
                 continue
@@ -140,85 +121,43 @@ def _write_numbered(
             if not is_new.all():
                 firsts, others = (each.filter(flags(is_new)) for each in (firsts, others))
             count += len(firsts)
-            lookups.write(firsts, others, numbered[is_new])
+            if len(firsts):
+                lookups(_lookups(firsts, others, numbered[is_new], single=single, wide=wide))
     return count
 
 
 @contextmanager
 def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.RecordBatchReader]:
-    waiting = _WaitingRows(parsing)
-    batches = parsing.batches()
+    waiting: list[pa.RecordBatch] = []
+    batches, size = parsing.batches(), 0
     for batch in batches:
-        if waiting.size + batch.nbytes > _MOST_SORTED:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size > _MOST_SORTED:
             path = folder / _PARSED_FILE
-            _write_parquet(path, parsing.schema, chain(waiting.batches(), [batch], batches))
+            with _parquet_writer(path, parsing.schema) as write:
+                for each in chain(waiting, batches):
+                    write(each)
+            waiting.clear()
             with database(folder) as connection:
                 yield _by_duckdb(connection, path, f"{FIRST}, {ROW}", rows)
             return
-        waiting.add(batch)
-    yield pa.RecordBatchReader.from_batches(parsing.schema, waiting.inorder(rows))
+    yield pa.RecordBatchReader.from_batches(parsing.schema, _inorder(parsing, waiting, rows))
 
 
-class _WaitingRows:
-    """Rows in memory; keys are not stored a second time as a column of the input."""
-
-    def __init__(self, parsing: ParsedInput) -> None:
-        self._parsing = parsing
-        self._keys, self._ends = bytearray(), [np.zeros(1, np.int32)]
-        self._others: list[pa.RecordBatch] = []
-        self.size = 0
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        left_out = {FIRST, self._parsing.keys_column}
-        if not _longest(batch.column(OTHERS)):
-            left_out.add(OTHERS)
-        others = batch.select([name for name in batch.schema.names if name not in left_out])
-        bounds, data = bounds_and_bytes(batch.column(FIRST))
-        self._ends.append(bounds[1:] - bounds[0] + len(self._keys))
-        self._keys += data[bounds[0] : bounds[-1]]
-        self._others.append(others)
-        self.size += int(bounds[-1] - bounds[0]) + bounds.nbytes + others.nbytes
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self._complete(self._all_keys())
-
-    def _complete(self, keys: pa.BinaryArray) -> Iterator[pa.RecordBatch]:
-        start = 0
-        while self._others:
-            others = self._others.pop(0)
-            yield self._with_keys(keys[start : start + len(others)], others)
-            start += len(others)
-
-    def inorder(self, rows: int) -> Iterator[pa.RecordBatch]:
-        keys = self._all_keys()
-        if len({tuple(each.schema.names) for each in self._others}) > 1:  # some lack a column that others have
-            self._others = [batch.drop_columns([FIRST]) for batch in self._complete(keys)]
-        if not len(keys):
-            return
-        (others,) = pa.Table.from_batches(self._others).combine_chunks().to_batches()
-        self._others.clear()
-        for places, some in sorted_pieces(keys, rows):
-            # Arrays take less time than a batch.
-            taken = [column.take(places) for column in others.columns]
-            yield self._with_keys(some, pa.RecordBatch.from_arrays(taken, schema=others.schema))
-
-    def _all_keys(self) -> pa.BinaryArray:
-        ends, data = np.concatenate(self._ends), pa.py_buffer(self._keys)
-        self._keys, self._ends = bytearray(), []
-        return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), data])
-
-    def _with_keys(self, keys: pa.BinaryArray, others: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with all columns; those that ``add`` left out are empty, or have the values of the keys."""
-
-        def column(name: str) -> pa.Array:
-            if name in others.schema.names:
-                return others.column(name)
-            if name == OTHERS:
-                return pa.repeat(binaries([b""])[0], len(keys))
-            return keys if name == FIRST else texts_of_keys(keys)
-
-        schema = self._parsing.schema
-        return pa.RecordBatch.from_arrays([column(name) for name in schema.names], schema=schema)
+def _inorder(parsing: ParsedInput, waiting: list[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield rows by key; where the column of the input has only keys, it is made of them instead of sorted."""
+    schema, same = parsing.schema, parsing.keys_column
+    every = pa.Table.from_batches(waiting, schema)
+    waiting.clear()
+    keys = joined(every[FIRST])
+    others = {name: joined(every[name]) for name in schema.names if name not in {FIRST, same}}
+    del every
+    for places, some in sorted_pieces(keys, rows) if len(keys) else ():
+        columns = {name: column.take(places) for name, column in others.items()} | {FIRST: some}
+        if same is not None:
+            columns[same] = texts_of_keys(some)
+        yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, rows: int) -> pa.RecordBatchReader:
@@ -227,78 +166,49 @@ def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, 
     return connection.execute(query).to_arrow_reader(rows)
 
 
-def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+@contextmanager
+def _parquet_writer(path: Path, schema: pa.Schema) -> Iterator[_Write]:
     """Write rows that DuckDB will sort: it would keep Arrow batches in memory, beyond its limit."""
     with named(path), pq.ParquetWriter(path, schema, compression="lz4", use_dictionary=False) as file:
-        for batch in batches:
-            file.write_batch(batch)
+        yield file.write_batch
 
 
-class _LookupWriter:
-    def __init__(self, folder: Path, batch: int, *, wide: bool, compress: bool) -> None:
-        self._folder, self._batch, self._compress = folder, batch, compress
-        self._path, self._unsorted = folder / LOOKUPS_FILE, folder / "unsorted.arrow"
-        self._wide = wide
-        self._is_sorted, self._reached = True, b""
-        self._writer = self._new_writer()
+@contextmanager
+def _lookup_writer(folder: Path, rows: int, *, ordered: bool, compress: bool) -> Iterator[_Write]:
+    """Yield a function that writes intervals in batches of ``rows``; unless they are ``ordered``, they are sorted."""
+    reached, unsorted = b"", folder / "unsorted.parquet"
 
-    def _new_writer(self) -> BatchWriter:
-        return BatchWriter(self._unsorted, LOOKUPS, compress=self._compress)
+    def write(batch: pa.RecordBatch) -> None:
+        nonlocal reached
+        reached = max(reached, pc.max(batch.column("end")).as_py() or b"")
+        file.write(batch, (batch.column("start")[0].as_py().hex(), reached.hex()))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def write(self, firsts: pa.Array, others: pa.Array, of: np.ndarray) -> None:
-        if not len(firsts):
+    with BatchWriter(folder / LOOKUPS_FILE, LOOKUPS, compress=compress) as file:
+        if ordered:
+            yield write
             return
-        if not self._wide and not _longest(others):
-            self._write(
-                pa.RecordBatch.from_arrays([firsts, pa.nulls(len(firsts), pa.binary()), positions(of)], schema=LOOKUPS)
-            )
-            return
-        self._is_sorted = False
-        found = [
-            (start, end, number)
-            for first, more, number in zip(firsts.to_pylist(), others.to_pylist(), of.tolist(), strict=True)
-            for start, end in unpacked(first, more, wide=self._wide)
-        ]
-        starts, ends, numbered = zip(*found, strict=True)
-        columns = [binaries(starts), pa.array(ends, pa.binary()), positions(np.array(numbered))]
-        for at in range(0, len(found), self._batch):
-            self._write(pa.RecordBatch.from_arrays([each[at : at + self._batch] for each in columns], schema=LOOKUPS))
-
-    def _write(self, batch: pa.RecordBatch) -> None:
-        if not len(batch):
-            return
-        self._reached = max(self._reached, pc.max(batch.column("end")).as_py() or b"")
-        self._writer.write(batch, (batch.column("start")[0].as_py().hex(), self._reached.hex()))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._writer.__exit__(kind, error, trace)
-        if error is None:
-            self._unsorted.with_suffix(".json").rename(self._path.with_suffix(".json"))
-            self._unsorted.rename(self._path)
-            if not self._is_sorted:
-                self._sort()
-
-    def _sort(self) -> None:
-        unsorted, copy = BatchFile(self._path), self._path.with_suffix(".parquet")
-        _write_parquet(copy, LOOKUPS, unsorted.all())
-        self._reached = b""
-        self._writer = self._new_writer()
-        with database(self._folder) as connection, self._writer:
-            for batch in _by_duckdb(connection, copy, f"start, {NUMBER}", self._batch):
-                self._write(batch.cast(LOOKUPS))
-        copy.unlink()
-        unsorted.close()
-        self._unsorted.with_suffix(".json").rename(self._path.with_suffix(".json"))
-        self._unsorted.rename(self._path)
+        with _parquet_writer(unsorted, LOOKUPS) as write_unsorted:
+            yield write_unsorted
+        with database(folder) as connection:
+            for batch in _by_duckdb(connection, unsorted, f"start, {NUMBER}", rows):
+                if len(batch):
+                    write(batch.cast(LOOKUPS))
+        unsorted.unlink()
 
 
-def _longest(values: pa.BinaryArray) -> int:
-    return pc.max(pc.binary_length(values)).as_py() or 0
+def _lookups(firsts: pa.Array, others: pa.Array, of: np.ndarray, *, single: bool, wide: bool) -> pa.RecordBatch:
+    """Return the intervals of patterns; ``single`` if each is one key."""
+    if single:
+        columns = [firsts, pa.nulls(len(firsts), pa.binary()), positions(of)]
+        return pa.RecordBatch.from_arrays(columns, schema=LOOKUPS)
+    found = [
+        (start, end, number)
+        for first, more, number in zip(firsts.to_pylist(), others.to_pylist(), of.tolist(), strict=True)
+        for start, end in unpacked(first, more, wide=wide)
+    ]
+    starts, ends, numbered = zip(*found, strict=True)
+    columns = [binaries(starts), pa.array(ends, pa.binary()), positions(np.array(numbered))]
+    return pa.RecordBatch.from_arrays(columns, schema=LOOKUPS)
 
 
 def _changes(firsts: pa.Array, others: pa.Array, before: tuple[Any, Any] | None) -> np.ndarray:

@@ -27,38 +27,23 @@ _DENSE = 60
 _MIN_WIDTH = 1 / 200
 """The narrowest bar, as a share of the width."""
 
-LIGHT = {
-    "paper": "#fbfaf7",
-    "sheet": "#ffffff",
-    "ink": "#1d1c1a",
-    "soft": "#5b5750",
-    "rule": "#dcd7cc",
-    "field": "#8b867b",
-    "link": "#0a5a78",
-    "read": "#c04a12",
-    "left": "#b9b3a6",
-    "mark": "#0a5a78",
-    "bad": "#a3261c",
-    "warn": "#7a5200",
-    "warn-sheet": "#fdf4dd",
-    "bad-sheet": "#fdeeeb",
+_COLOURS = {
+    "paper": ("#fbfaf7", "#161513"),
+    "sheet": ("#ffffff", "#1f1d1b"),
+    "ink": ("#1d1c1a", "#ece8df"),
+    "soft": ("#5b5750", "#aaa498"),
+    "rule": ("#dcd7cc", "#37342f"),
+    "field": ("#8b867b", "#7d776c"),
+    "link": ("#0a5a78", "#86c8e0"),
+    "read": ("#c04a12", "#ff9a5c"),
+    "left": ("#b9b3a6", "#5d5850"),
+    "mark": ("#0a5a78", "#86c8e0"),
+    "bad": ("#a3261c", "#ff9c8f"),
+    "warn": ("#7a5200", "#f0c463"),
+    "warn-sheet": ("#fdf4dd", "#2a2416"),
+    "bad-sheet": ("#fdeeeb", "#2f1b18"),
 }
-DARK = {
-    "paper": "#161513",
-    "sheet": "#1f1d1b",
-    "ink": "#ece8df",
-    "soft": "#aaa498",
-    "rule": "#37342f",
-    "field": "#7d776c",
-    "link": "#86c8e0",
-    "read": "#ff9a5c",
-    "left": "#5d5850",
-    "mark": "#86c8e0",
-    "bad": "#ff9c8f",
-    "warn": "#f0c463",
-    "warn-sheet": "#2a2416",
-    "bad-sheet": "#2f1b18",
-}
+LIGHT, DARK = ({name: pair[at] for name, pair in _COLOURS.items()} for at in (0, 1))
 
 STYLE = """
 .key-map { display: block; overflow: visible; }

@@ -126,11 +126,11 @@ def fetch_encoded(fetches: Iterable[RecordFetch], source: Source, format_: Recor
     """Fetch and encode records by threads; see ``fetch_records``."""
 
     def encode(record: Record) -> EncodedRecord:
-        error = record.coding_error if format_.reports_coding_errors else None
+        error = record.coding_error if format_.parses else None
         reason = error and f"{record.capture.filename} at {record.capture.offset:,}: {error}"
         return EncodedRecord(record.capture, format_.encode(record), reason)
 
-    return fetch_records(fetches, source, encode, parallel=format_.parallel)
+    return fetch_records(fetches, source, encode, parallel=format_.parses)
 
 
 def fetch_into(

@@ -74,53 +74,46 @@ class FormatSpec:
         return {"form": self.name} | ({"main_content": True} if self.main_content else {})
 
 
+def _rename(finished: Path, partial: Path) -> None:
+    resume(finished).close()
+    finished.replace(partial)
+
+
+@dataclass(frozen=True, slots=True)
 class RecordFormat:
-    """Records as bytes of a file that can grow; finished files are the same bytes unless overridden."""
+    """Records as bytes of a file that can grow."""
 
-    suffix = ""
-    parallel = False
-    """Whether several threads encode, since other processes do the work."""
-    streamable = True
-    reports_coding_errors = False
-    """Whether records whose payload cannot be decoded are written with the reason."""
+    name: str
+    encode: Callable[[Record], bytes]
+    """Returns the bytes to append for a record, in any thread; raises FormatError if it cannot be represented."""
+    header: Callable[[str], bytes] = lambda _: b""
+    """Returns the start of a file with a name."""
+    seal: Callable[[Path], Path] = lambda partial: partial
+    """Returns the path of the finished file, which may be the partial one."""
+    unseal: Callable[[Path, Path], None] = _rename
+    """Makes a finished file growable; one of the two exists at any time."""
 
-    def header(self, name: str) -> bytes:  # noqa: ARG002 - for subclasses
-        return b""
+    @property
+    def suffix(self) -> str:
+        return SUFFIXES[self.name]
 
-    def encode(self, record: Record) -> bytes:
-        """Return the bytes to append for a record; called from several threads.
-
-        Raises:
-            FormatError: if the record cannot be represented.
-        """
-        raise NotImplementedError
-
-    def seal(self, partial: Path) -> Path:
-        """Return the path of the finished file, which may be the partial one."""
-        return partial
-
-    def unseal(self, finished: Path, partial: Path) -> None:
-        """Make a finished file growable; one of the two exists at any time."""
-        resume(finished).close()
-        finished.replace(partial)
+    @property
+    def parses(self) -> bool:
+        """Whether documents are parsed: by other processes, so that threads encode; coding errors are written."""
+        return self.name in {"text", "metadata", "parquet"}
 
 
-class WarcFormat(RecordFormat):
+def warc_format(info: Mapping[str, str] | None = None) -> RecordFormat:
     """WARC: records as archived, after a ``warcinfo`` record."""
+    fields = {name: " ".join(value.split()) for name, value in (info or {}).items()}
 
-    suffix = SUFFIXES["warc"]
-
-    def __init__(self, info: Mapping[str, str]) -> None:
-        self._info = {name: " ".join(value.split()) for name, value in info.items()}
-
-    def header(self, name: str) -> bytes:
+    def header(name: str) -> bytes:
         file = BytesIO()
         writer = WARCWriter(file, gzip=True)
-        writer.write_record(writer.create_warcinfo_record(name, self._info))
+        writer.write_record(writer.create_warcinfo_record(name, fields))
         return file.getvalue()
 
-    def encode(self, record: Record) -> bytes:
-        return record.member if record.archive == "warc" else _as_warc(record)
+    return RecordFormat("warc", lambda record: record.member if record.archive == "warc" else _as_warc(record), header)
 
 
 def _as_warc(record: Record) -> bytes:
@@ -148,43 +141,25 @@ def _as_warc(record: Record) -> bytes:
     return file.getvalue()
 
 
-class JsonLinesFormat(RecordFormat):
-    """One JSON object a line."""
-
-    suffix = SUFFIXES["text"]
-    parallel = True
-    reports_coding_errors = True
-
-    def __init__(self, convert: Callable[[Record], Mapping[str, Any]]) -> None:
-        self._convert = convert
-
-    def encode(self, record: Record) -> bytes:
-        return _line(self._convert(record))
-
-
-class PayloadFormat(RecordFormat):
-    """A line of ``index.jsonl`` for each record, followed by its payload."""
-
-    streamable = False
-
-    def encode(self, record: Record) -> bytes:
-        payload, capture, time = record.payload, record.capture, record.time
-        line = {
-            "file": _payload_name(record),
-            "url": record.url,
-            "time": time.isoformat() if time else None,
-            "status": record.status,
-            "mime": record.mime,
-            "charset": record.charset.name if record.charset else None,
-            "charset_source": record.charset.source if record.charset else None,
-            "truncated": record.truncated,
-            "digest": capture.digest or record.header("WARC-Payload-Digest"),
-            "bytes": len(payload),
-            "warc_filename": capture.filename,
-            "warc_record_offset": capture.offset,
-            "warc_record_length": capture.length,
-        }
-        return _line(line) + payload
+def payload_line(record: Record) -> bytes:
+    """Return a line of ``index.jsonl``, followed by the payload."""
+    payload, capture, time = record.payload, record.capture, record.time
+    values = {
+        "file": _payload_name(record),
+        "url": record.url,
+        "time": time.isoformat() if time else None,
+        "status": record.status,
+        "mime": record.mime,
+        "charset": record.charset.name if record.charset else None,
+        "charset_source": record.charset.source if record.charset else None,
+        "truncated": record.truncated,
+        "digest": capture.digest or record.header("WARC-Payload-Digest"),
+        "bytes": len(payload),
+        "warc_filename": capture.filename,
+        "warc_record_offset": capture.offset,
+        "warc_record_length": capture.length,
+    }
+    return json_line(values) + payload
 
 
 def sealed_path(partial: Path) -> Path:
@@ -207,5 +182,5 @@ def _payload_name(record: Record) -> str:
     return f"{digest[:2]}/{digest}-{slug}.{_EXTENSIONS.get(record.mime or '', 'bin')}"
 
 
-def _line(values: Mapping[str, Any]) -> bytes:
+def json_line(values: Mapping[str, Any]) -> bytes:
     return json.dumps(values, ensure_ascii=False).encode(errors="replace") + b"\n"

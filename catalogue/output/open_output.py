@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, TypeAlias
 
 from catalogue.errors import CatalogueError, QueryError
-from catalogue.output.formats import SUFFIXES, FormatSpec, JsonLinesFormat, PayloadFormat, RecordFormat, WarcFormat
+from catalogue.output.formats import SUFFIXES, FormatSpec, RecordFormat, json_line, payload_line, warc_format
 from catalogue.output.ledger import Ledger
 from catalogue.output.targets import RemoteTarget, Target, digest_of, open_target, split_output
 from catalogue.output.writer import PartWriter, PayloadWriter, RecordWriter, StreamWriter, numbered
@@ -46,7 +46,7 @@ def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
     if spec.name not in SUFFIXES:
         raise QueryError(f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}")
     if spec.name == "warc":
-        yield WarcFormat(
+        yield warc_format(
             {
                 "software": f"commoncrawl-catalogue/{package_version()}",
                 "format": "WARC File Format 1.0",
@@ -56,17 +56,17 @@ def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
             | ({"isPartOf": ", ".join(spec.crawls)} if spec.crawls else {})
         )
     elif spec.name == "payload":
-        yield PayloadFormat()
+        yield RecordFormat(spec.name, payload_line)
     else:
-        convert = {"text": text_of, "metadata": metadata_of, "parquet": row_of}[spec.name]
         with Documents(main_content=spec.main_content) as documents:
             look = documents.look
             if spec.name == "parquet":
-                from catalogue.output.parquet_format import ROW, ParquetFormat
+                from catalogue.output.parquet_format import encode_row, seal, unseal
 
-                yield ParquetFormat(lambda record: convert(record, look), ROW)
+                yield RecordFormat(spec.name, lambda record: encode_row(row_of(record, look)), seal=seal, unseal=unseal)
             else:
-                yield JsonLinesFormat(lambda record: convert(record, look))
+                convert = text_of if spec.name == "text" else metadata_of
+                yield RecordFormat(spec.name, lambda record: json_line(convert(record, look)))
 
 
 @contextmanager
@@ -88,14 +88,14 @@ def open_output(
         OutputFailed: if it cannot be reached.
     """
     if not isinstance(output, str | Path):
-        if not format_.streamable:
+        if format_.name in {"payload", "parquet"}:
             raise QueryError(
                 "only warc, text and metadata can be written to a stream; choose one of them, or give a file"
             )
         with TemporaryDirectory() as temporary, closing(Ledger(Path(temporary) / "ledger", {})) as ledger:
             yield StreamWriter(output, format_, ledger), ledger
         return
-    is_folder = isinstance(format_, PayloadFormat)
+    is_folder = format_.name == "payload"
     folder, name = split_output(output, file=not is_folder)
     if most is not None and most < 1:
         raise QueryError("invalid size of files; use at least one byte, such as 1GB")

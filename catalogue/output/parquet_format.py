@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 
 from catalogue.atomic_files import create_synced
 from catalogue.errors import QueryError
-from catalogue.output.formats import SUFFIXES, JsonLinesFormat, sealed_path
-from catalogue.records.record import Record
+from catalogue.output.formats import json_line, sealed_path
 
 ROW = pa.schema(
     [
@@ -40,45 +39,37 @@ text or with ``failure``. ``links`` of an HTML page have the element's name (``a
 absolute URL, http and https only; relative links with a base of over 10,000 characters are left out.
 """
 
+_TIME = ROW.get_field_index("time")
 _ROW_GROUP_BYTES, _ROW_GROUP_ROWS = 16 << 20, 1 << 16
 _GZIP_LEVEL = 3  # the rows are read once
 _ROWS_PER_BATCH = 256
 
 
-class ParquetFormat(JsonLinesFormat):
-    """Parquet; rows of an unfinished file are gzipped JSON lines with times as numbers."""
+def encode_row(row: Mapping[str, Any]) -> bytes:
+    """Return a row of an unfinished file: a gzipped JSON line with times as numbers."""
+    return gzip.compress(json_line(row), _GZIP_LEVEL, mtime=0)
 
-    suffix = SUFFIXES["parquet"]
-    streamable = False
 
-    def __init__(self, convert: Callable[[Record], Mapping[str, Any]], schema: pa.Schema) -> None:
-        super().__init__(convert)
-        self._schema = schema
+def seal(partial: Path) -> Path:
+    finished = sealed_path(partial)
+    with create_synced(finished) as file, pq.ParquetWriter(file, ROW, compression="zstd") as writer:
+        for rows in _row_groups(partial):
+            writer.write_table(pa.Table.from_pylist(rows, schema=ROW))
+    return finished
 
-    def encode(self, record: Record) -> bytes:
-        return _gzipped(super().encode(record))
 
-    def seal(self, partial: Path) -> Path:
-        finished = sealed_path(partial)
-        with create_synced(finished) as file, pq.ParquetWriter(file, self._schema, compression="zstd") as writer:
-            for rows in _row_groups(partial):
-                writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
-        return finished
-
-    def unseal(self, finished: Path, partial: Path) -> None:
-        new = sealed_path(partial)
-        times = {field.name for field in self._schema if pa.types.is_timestamp(field.type)}
-        numbers = pa.schema([field.with_type(pa.int64()) if field.name in times else field for field in self._schema])
-        try:
-            with pq.ParquetFile(finished) as rows, create_synced(new) as file:
-                for batch in rows.iter_batches(batch_size=_ROWS_PER_BATCH):
-                    lines = (json.dumps(row).encode() + b"\n" for row in batch.cast(numbers).to_pylist())
-                    file.writelines(map(_gzipped, lines))
-        except (pa.ArrowException, KeyError) as error:
-            raise QueryError(
-                f"{finished} was changed after it was written; move it away, and its records are fetched again"
-            ) from error
-        new.replace(partial)
+def unseal(finished: Path, partial: Path) -> None:
+    new = sealed_path(partial)
+    numbers = ROW.set(_TIME, ROW.field(_TIME).with_type(pa.int64()))
+    try:
+        with pq.ParquetFile(finished) as rows, create_synced(new) as file:
+            for batch in rows.iter_batches(batch_size=_ROWS_PER_BATCH):
+                file.writelines(map(encode_row, batch.cast(numbers).to_pylist()))
+    except (pa.ArrowException, KeyError) as error:
+        raise QueryError(
+            f"{finished} was changed after it was written; move it away, and its records are fetched again"
+        ) from error
+    new.replace(partial)
 
 
 def _row_groups(partial: Path) -> Iterator[list[dict[str, Any]]]:
@@ -93,7 +84,3 @@ def _row_groups(partial: Path) -> Iterator[list[dict[str, Any]]]:
                 rows, size = [], 0
     if rows:
         yield rows
-
-
-def _gzipped(line: bytes) -> bytes:
-    return gzip.compress(line, _GZIP_LEVEL, mtime=0)

@@ -84,21 +84,12 @@ def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str
     except (BadDocument, BadRecord) as error:
         failure = str(error)
     content = inside.get("content") or {}
-    html = content.get("type") == "html-doc"
     time, status = record.time, record.status
-    return {
-        "url": record.url,
+    return text_of(record, lambda _: inside) | {
         "time": int(time.timestamp() * 1000) if time else None,
         "status": status if status is not None and status < 1 << 15 else None,
-        "mime": record.mime,
-        "charset": inside.get("charset"),
-        "charset_source": inside.get("charset_detector"),
-        "truncated": record.truncated,
-        "coding_error": record.coding_error,
         "headers": [{"name": name, "value": value} for name, value in record.http_headers],
-        "title": content.get("title"),
-        "text": inside.get("text"),
-        "links": list(absolute_links(content, record.url)) if html else None,
+        "links": list(absolute_links(content, record.url)) if content.get("type") == "html-doc" else None,
         "failure": failure,
         "warc_filename": record.capture.filename,
         "warc_record_offset": record.capture.offset,

@@ -106,7 +106,7 @@ class Page(ReprMixin):
         Raises:
             BadDocument: if it cannot be parsed.
         """
-        return self._text(main_content=False)
+        return self.to_text()
 
     @property
     def markdown(self) -> str | None:
@@ -122,15 +122,12 @@ class Page(ReprMixin):
 
     def to_text(self, *, main_content: bool = False) -> str | None:
         """Return the text; ``main_content`` leaves out navigation, footers and the like. Raises as ``text`` does."""
-        return self._text(main_content=main_content)
+        with Documents(main_content=main_content, processes=1) as documents:
+            found: str | None = documents.look(self.record)["text"]
+        return found
 
     def to_markdown(self, *, main_content: bool = False) -> str | None:
         """Return Markdown, as ``to_text``."""
         with Documents(main_content=main_content, markdown=True, processes=1) as documents:
             found: str | None = documents.look(self.record)["markdown"]
-        return found
-
-    def _text(self, *, main_content: bool) -> str | None:
-        with Documents(main_content=main_content, processes=1) as documents:
-            found: str | None = documents.look(self.record)["text"]
         return found

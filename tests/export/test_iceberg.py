@@ -25,12 +25,10 @@ from tests.support.amounts import in_soak
 from tests.support.lakes import (
     SUMS,
     Truth,
-    exported_files,
     extension,
     in_order,
     in_shell,
     questions,
-    scanned,
     sums,
     write_file,
 )
@@ -43,18 +41,6 @@ needs_duckdb = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def rows_in_order(all_rows: pa.Table) -> pa.Table:
     return in_order(all_rows)
-
-
-@pytest.fixture(scope="module")
-def truth(all_rows: pa.Table) -> Truth:
-    """Results of full scans."""
-    requested = ["url_surtkey", "crawl", "subset", "fetch_status", "warc_record_offset", "fetch_time"]
-    return scanned(all_rows.select(requested))
-
-
-@pytest.fixture(scope="module")
-def files(harvested: catalogue.Catalogue) -> list[LakeFile]:
-    return exported_files(harvested)
 
 
 @pytest.fixture(scope="module")

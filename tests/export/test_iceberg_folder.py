@@ -14,14 +14,9 @@ from catalogue.export.iceberg import TableFolder, export
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.settings import Settings
 from tests.support.commands import Command
-from tests.support.lakes import exported_files, write_file
+from tests.support.lakes import write_file
 
 LOCATION = "https://example.com/"
-
-
-@pytest.fixture(scope="module")
-def files(harvested: catalogue.Catalogue) -> list[LakeFile]:
-    return exported_files(harvested)
 
 
 def paths(table: StaticTable) -> set[str]:

@@ -28,7 +28,6 @@ from tests.support.lakes import (
     needs_extensions,
     opened,
     questions,
-    scanned,
 )
 
 pytestmark = needs_extensions
@@ -40,17 +39,6 @@ ZONES = ["UTC", "Asia/Tokyo", "America/New_York"]
 def server(mirror: Path) -> Iterator[LoopbackServer]:
     with LoopbackServer(mirror) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def files(harvested: catalogue.Catalogue) -> list[LakeFile]:
-    return exported_files(harvested)
-
-
-@pytest.fixture(scope="module")
-def truth(all_rows: pa.Table) -> Truth:
-    """Results of full scans."""
-    return scanned(all_rows)
 
 
 @pytest.fixture(scope="module")

@@ -14,24 +14,12 @@ import pytest
 
 import catalogue
 from catalogue.selection import stored_crawls
-from tests.support.lakes import Truth, questions, scanned
-from tests.support.mirrors import whole_table
+from tests.support.lakes import Truth, questions
 
 PYTHON, JARS = "CATALOGUE_SPARK", "CATALOGUE_SPARK_JARS"
 ZONES = ["UTC", "Asia/Tokyo"]
 
 pytestmark = pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} does not name a Python that has pyspark")
-
-
-@pytest.fixture(scope="module")
-def rows(mirror: Path) -> pa.Table:
-    return whole_table(mirror)
-
-
-@pytest.fixture(scope="module")
-def truth(rows: pa.Table) -> Truth:
-    """Results of full scans."""
-    return scanned(rows)
 
 
 def by_spark(mirror: Path, requested: list[dict[str, Any]]) -> list[Any]:
@@ -62,10 +50,10 @@ def test_spark_reads_the_files_of_a_plan(harvested: catalogue.Catalogue, mirror:
 
 @pytest.mark.skipif(JARS not in os.environ, reason=f"{JARS} names no iceberg-spark-runtime")
 def test_spark_reads_the_iceberg_table(
-    harvested: catalogue.Catalogue, mirror: Path, rows: pa.Table, truth: Truth, tmp_path: Path
+    harvested: catalogue.Catalogue, mirror: Path, all_rows: pa.Table, truth: Truth, tmp_path: Path
 ) -> None:
     harvested.export_iceberg(tmp_path / "table")
-    requested = [each.where for each in questions(rows, 12, seed=9)]
+    requested = [each.where for each in questions(all_rows, 12, seed=9)]
     requested += [f"crawl = '{crawl}'" for crawl in stored_crawls(harvested.session)]
     table = f"file://{tmp_path / 'table'}"
     found = [expected(truth, where) for where in requested]

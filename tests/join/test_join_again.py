@@ -149,7 +149,10 @@ def test_lost_parts_are_read_again(both: Catalogue, oracle: Oracle, crawl: str, 
     first = run(both, texts, output, "inner", crawls=crawl)
     first.files[0].unlink()
     (output / "mine.parquet").write_bytes(b"")
+    killed = output / f".{first.files[0].name}.1.part"
+    killed.write_bytes(b"half a part")
     second = run(both, texts, output, "inner", crawls=crawl)
+    assert not killed.exists()
     (output / "mine.parquet").unlink()  # which was left alone
     assert of_result(second) == expected(oracle, texts, "inner", Match.EXACT)
     crawls = run(both, texts, output.parent / "x[1]", "crawls", crawls=crawl)
@@ -236,7 +239,7 @@ def test_failed_slice_leaves_no_rows(
     assert not some.complete
     assert len(some.to_arrow()) == some.rows
     assert {*of_result(some)} < {*expected(oracle, texts, "inner", Match.EXACT)}
-    assert not [*(tmp_path / "out").glob(".*.parquet")]
+    assert not [*(tmp_path / "out").glob(".*.part")]
 
 
 @in_soak

@@ -21,7 +21,7 @@ from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadRecord, IncompleteAnswer
 from catalogue.output.fetch import fetch_encoded
-from catalogue.output.formats import JsonLinesFormat, WarcFormat
+from catalogue.output.formats import RecordFormat, json_line, warc_format
 from catalogue.plan.requests import record_fetches
 from catalogue.records.fetch_records import FailedRecord
 from catalogue.records.record import Record, read_record
@@ -122,31 +122,31 @@ def test_splits_files_by_size(harvested: Catalogue, tmp_path: Path, rows: list[d
 def test_keeps_headers_of_arc_records(tmp_path: Path, head: str) -> None:
     member = gzip.compress(arc(head=head) if head else arc().replace(b"https", b"dns"))
     meant = capture(member, status=None) if head else Capture("crawl-data/x.arc.gz", 0, len(member))
-    made = WarcFormat({}).encode(read_record(meant, member))
+    made = warc_format().encode(read_record(meant, member))
     content = (head or HEAD).encode() + BODY
     assert f"\r\n\r\n{content.decode()}\r\n\r\n" in gzip.decompress(made).decode()
     again = read_record(replace(meant, length=len(made)), made)
     assert (again.http_head, again.body) == ((head.encode(), BODY) if head else (b"", content))
-    (tmp_path / "x.warc.gz").write_bytes(WarcFormat({}).header("x.warc.gz") + made)
+    (tmp_path / "x.warc.gz").write_bytes(warc_format().header("x.warc.gz") + made)
     check(tmp_path / "x.warc.gz")
 
 
 def test_does_not_convert_arc_records_without_time() -> None:
     member = gzip.compress(arc().replace(b"20220815010203", b"yesterday"))
     with pytest.raises(BadRecord, match="has no time"):
-        WarcFormat({}).encode(read_record(capture(member, time=None), member))
+        warc_format().encode(read_record(capture(member, time=None), member))
 
 
 def test_skips_records_that_a_format_cannot_store(settings: Settings, rows: list[dict[str, Any]]) -> None:
     odd = rows[3]["url"]
 
-    def make(record: Record) -> dict[str, Any]:
-        return {"url": {record} if record.url == odd else record.url}  # JSON has no sets
+    def make(record: Record) -> bytes:
+        return json_line({"url": {record} if record.url == odd else record.url})  # JSON has no sets
 
     requested = [capture_of(row) for row in rows[:10] if row is rows[3] or row["url"] != odd]
     with (
         closing(open_source(settings.source, settings)) as source,
-        closing(fetch_encoded(record_fetches(requested, max_gap=1000), source, JsonLinesFormat(make))) as results,
+        closing(fetch_encoded(record_fetches(requested, max_gap=1000), source, RecordFormat("text", make))) as results,
     ):
         failed = [each for each in results if isinstance(each, FailedRecord)]
     ((reason, lasting),) = [(each.reason, each.permanent) for each in failed]

@@ -21,7 +21,6 @@ from catalogue.cli.input_files import captures_in
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS, Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadDocument, QueryError, SourceUnavailable
-from catalogue.output.formats import JsonLinesFormat
 from catalogue.output.ledger import Ledger
 from catalogue.plan.requests import record_fetches
 from catalogue.records.fetch_records import FailedRecord, fetch_records
@@ -120,7 +119,7 @@ def test_retries_after_a_parser_timeout(settings: Settings, rows: list[dict[str,
     fetches = list(record_fetches([capture_of(rows[0])], max_gap=0))
     with closing(open_source(settings.source, settings)) as source:
         for make, lasting in ((slow, False), (broken, True)):
-            (failed,) = fetch_records(fetches, source, JsonLinesFormat(make).encode)
+            (failed,) = fetch_records(fetches, source, make)
             assert isinstance(failed, FailedRecord)
             assert failed.permanent is lasting
 

@@ -25,10 +25,10 @@ from hypothesis import strategies as st
 from catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer, QueryError, StoreLocked
 from catalogue.output import writer as writer_module
-from catalogue.output.formats import PayloadFormat
+from catalogue.output.formats import payload_line
 from catalogue.output.ledger import Ledger
 from catalogue.output.open_output import open_output
-from catalogue.output.parquet_format import ROW, ParquetFormat
+from catalogue.output.parquet_format import ROW, encode_row
 from catalogue.output.targets import LocalTarget
 from catalogue.output.writer import PartWriter, PayloadWriter
 from catalogue.records.document import Documents
@@ -92,7 +92,7 @@ def test_continues_after_a_stop_at_any_step(records: list[Record], tmp_path: Pat
             place = Stopped(folder, stop)
             with closing(
                 PayloadWriter(place, name, chosen, ledger)
-                if isinstance(chosen, PayloadFormat)
+                if form == "payload"
                 else PartWriter(place, name, chosen, ledger, max_bytes=most)
             ) as parts:
                 for record in (each for each in records[:upto] if not ledger.is_stored(each.capture)):
@@ -230,13 +230,13 @@ def test_rewrites_deleted_payloads(records: list[Record], tmp_path: Path, away: 
         files.rm_file(name)
     with (
         suppress(ZeroDivisionError),  # stop with an unfinished index
-        open_output(output, PayloadFormat(), {"form": "payload"}, most=None, cache=tmp_path / "cache") as (
+        open_output(output, form_of("payload"), {"form": "payload"}, most=None, cache=tmp_path / "cache") as (
             parts,
             ledger,
         ),
     ):
         assert ledger.num_stored == 7
-        parts.add(records[10].capture, PayloadFormat().encode(records[10]))
+        parts.add(records[10].capture, payload_line(records[10]))
         parts.sync()
         raise ZeroDivisionError
     names = fill(output, "payload", records[:12], tmp_path / "cache")
@@ -268,14 +268,14 @@ def test_payload_index_names_every_file(harvested: Catalogue, crawl: str, tmp_pa
 @given(st.one_of(st.text(), st.from_regex(r"https?://(con|nul|\[|..|aux\.)(/.*)?", fullmatch=True)), st.text())
 def test_payload_names_are_safe(url: str, kind: str) -> None:
     record = replace(record_of(b"x"), headers=(("WARC-Target-URI", url),), http_headers=(("Content-Type", kind),))
-    name = json.loads(PayloadFormat().encode(record).partition(b"\n")[0])["file"]
+    name = json.loads(payload_line(record).partition(b"\n")[0])["file"]
     assert NAME.fullmatch(name)
 
 
 def test_payload_names_show_the_content() -> None:
     def name(url: str, kind: str) -> str:
         record = replace(record_of(b"a\nb", kind), headers=(("WARC-Target-URI", url),))
-        line, _, payload = PayloadFormat().encode(record).partition(b"\n")
+        line, _, payload = payload_line(record).partition(b"\n")
         assert payload == b"a\nb"
         return str(json.loads(line)["file"]).split("-", 1)[1]
 
@@ -326,9 +326,7 @@ def test_writes_rows_of_any_record() -> None:
     page = record_of(b"<p>x</p>")
     record = replace(page, http_headers=(*page.http_headers, ("X-Odd", "\ud800")))
     with Documents(processes=1) as documents:
-        row = json.loads(
-            gzip.decompress(ParquetFormat(lambda record: row_of(record, documents.look), ROW).encode(record))
-        )
+        row = json.loads(gzip.decompress(encode_row(row_of(record, documents.look))))
         assert (row["text"], row["failure"]) == ("x", None)
         assert {"name": "X-Odd", "value": "?"} in row["headers"]
 

@@ -144,11 +144,7 @@ def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("aws")
 def test_writes_to_a_bucket(
-    harvested_data: Path,
-    settings: Settings,
-    crawl: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    harvested_data: Path, settings: Settings, crawl: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
         catalogue.open(harvested_data, settings=Settings(source=settings.source, cache=tmp_path / "cache")) as cat,

@@ -11,7 +11,7 @@ import webencodings
 from selenium.webdriver import Chrome
 
 from catalogue.records.charsets import charset_of, decode
-from tests.support.amounts import in_soak
+from tests.support.amounts import in_part, in_soak
 from tests.support.browsers import open_chromium, without_browser
 
 CHARSETS = sorted({*webencodings.LABELS.values()} - {"replacement"})
@@ -121,6 +121,7 @@ def test_decodes_by_label(label: str, data: bytes, text: str) -> None:
     assert decode(data, charset) == text
 
 
+@in_part(3)
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("charset", [*MULTI_BYTE, "iso-2022-jp"])
 def test_decodes_long_damaged_texts_in_linear_time(charset: str) -> None:

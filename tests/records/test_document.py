@@ -12,7 +12,7 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.errors import BadDocument
-from catalogue.output.formats import JsonLinesFormat
+from catalogue.output.formats import json_line
 from catalogue.records.document import Documents
 from catalogue.records.extract import simhash
 from catalogue.records.metadata import metadata_of, row_of, text_of
@@ -108,20 +108,6 @@ def test_reports_only_declared_values(documents: Documents) -> None:
         assert "Valmynd" not in main.look(page)["text"]
         assert "Þetta er síða um allt." in main.look(page)["text"]
         assert "Valmynd" in documents.look(page)["text"]
-
-
-@pytest.mark.parametrize(
-    ("data", "kind", "charset", "detector"),
-    [
-        ("Þórður og Ægir".encode("latin-1"), "text/html; charset=ISO-8859-1", "windows-1252", "http header"),
-        ("<meta charset=windows-1251><p>Привет, мир".encode("cp1251"), "text/html", "windows-1251", "html meta"),
-        ("<p>Привет, мир, как твои дела сегодня?".encode(), "text/html", "utf-8", "detection"),
-    ],
-)
-def test_decodes_charsets(documents: Documents, data: bytes, kind: str, charset: str, detector: str) -> None:
-    found = documents.look(record_of(data, kind))
-    assert (found["charset"], found["charset_detector"]) == (charset, detector)
-    assert "\ufffd" not in found["text"]
 
 
 def test_extracts_an_rss_feed(documents: Documents) -> None:
@@ -291,5 +277,5 @@ def test_command_writes_text_and_metadata(asking: Command, tmp_path: Path, crawl
 def test_writes_lines_of_any_record(documents: Documents) -> None:
     """Also of one with a lone surrogate, which UTF-8 cannot encode."""
     page = "<title>&#xD800;</title><p>\ud800 and more</p>".encode(errors="surrogatepass")
-    (line,) = JsonLinesFormat(documents.look).encode(record_of(page)).splitlines()
+    (line,) = json_line(documents.look(record_of(page))).splitlines()
     assert "and more" in json.loads(line.decode())["text"]

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from fsspec.implementations.memory import MemoryFileSystem
 
 from catalogue.commoncrawl.capture import Capture
-from catalogue.output.formats import JsonLinesFormat, PayloadFormat, RecordFormat, WarcFormat
+from catalogue.output.formats import RecordFormat, json_line, payload_line, warc_format
 from catalogue.output.open_output import open_output
-from catalogue.output.parquet_format import ROW, ParquetFormat
+from catalogue.output.parquet_format import encode_row, seal, unseal
 from catalogue.records.metadata import row_of
 from catalogue.records.record import Record, read_record
 from tests.support.archives import digest, warc
@@ -41,10 +41,13 @@ def form_of(name: str) -> RecordFormat:
     def look(record: Record) -> dict[str, Any]:
         return {"text": record.payload.decode(), "content": None}
 
-    if name == "text":
-        return JsonLinesFormat(lambda record: {"url": record.url, **look(record)})
-    forms: dict[str, RecordFormat] = {"warc": WarcFormat({}), "payload": PayloadFormat()}
-    return forms.get(name) or ParquetFormat(lambda record: row_of(record, look), ROW)
+    forms = {
+        "text": RecordFormat(name, lambda record: json_line({"url": record.url, **look(record)})),
+        "warc": warc_format(),
+        "payload": RecordFormat(name, payload_line),
+        "parquet": RecordFormat(name, lambda record: encode_row(row_of(record, look)), seal=seal, unseal=unseal),
+    }
+    return forms[name]
 
 
 def fill(output: str | Path, form: str, records: Iterable[Record], cache: Path, most: int | None = None) -> list[str]:
