@@ -250,10 +250,7 @@ def test_missing_file_is_reported_and_others_continue(bare: Path, stored_bare: P
 
 def test_rejects_invalid_use(bare: Path, stored_bare: Path, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(bare), tmp_path)
-    for words, says in (
-        (["backfill"], "nothing is harvested"),
-        (["backfill", "--budget", "much"], "use 500MB or 2GB"),
-    ):
+    for words, says in ((["backfill"], "nothing is harvested"), (["backfill", "--budget", "much"], "use 500MB or 2GB")):
         ran = command(*words)
         assert (ran.status, ran.out) == (2, "")
         assert says in ran.err

@@ -52,12 +52,7 @@ def test_rejects_a_dictionary_as_data_page() -> None:
     each = part(KEY)
     dictionary = page_header(each.data, each.chunk.range.start)
     assert dictionary == PageHeader(
-        data_page=False,
-        size=dictionary.size,
-        inflated=dictionary.inflated,
-        num_values=0,
-        encoding=None,
-        has_crc=True,
+        data_page=False, size=dictionary.size, inflated=dictionary.inflated, num_values=0, encoding=None, has_crc=True
     )
     assert each.chunk.range.start + dictionary.size == each.located.offsets[0]
     index = OffsetIndex((each.chunk.range.start, each.located.offsets[0]), (0, 0))

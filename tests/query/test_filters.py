@@ -61,10 +61,7 @@ def test_parses_filters(harvested: Catalogue, captures_of_site: int, filters: di
 @in_part(2)
 @pytest.mark.parametrize(
     "filters",
-    [
-        {"status": "3xx,404", "mime": "text/*"},
-        {"status": "200", "mime": "text/html,image/", "lang": "eng,deu"},
-    ],
+    [{"status": "3xx,404", "mime": "text/*"}, {"status": "200", "mime": "text/html,image/", "lang": "eng,deu"}],
 )
 def test_all_interfaces_return_the_same(
     site: str, asking: Command, harvested: Catalogue, crawl: str, filters: dict[str, str]
@@ -165,10 +162,7 @@ def test_repeated_options_are_alternatives(asking: Command, words: list[str], sa
 
 @pytest.mark.parametrize(
     ("words", "option"),
-    [
-        (["query", SITE, "--limit", "1", "--limit", "2"], "--limit"),
-        (["sample", "-n", "1", "--size", "2"], "-n"),
-    ],
+    [(["query", SITE, "--limit", "1", "--limit", "2"], "--limit"), (["sample", "-n", "1", "--size", "2"], "-n")],
 )
 def test_rejects_repeated_single_options(asking: Command, words: list[str], option: str) -> None:
     ran = asking(*words)

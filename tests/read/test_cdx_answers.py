@@ -1,6 +1,7 @@
 """Queries of the CDX index and of the columnar index have the same rows, for every era."""
 
 import gzip
+import json
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,8 +24,8 @@ from tests.read.test_answers import in_order
 from tests.support.amounts import in_part, in_soak
 from tests.support.cdx_indexes import CdxIndex, make_index
 from tests.support.commands import Command
-from tests.support.crawls import crawl_of, table
-from tests.support.faults import FaultServer
+from tests.support.crawls import crawl_of, harvest_footers, table
+from tests.support.faults import Fault, FaultServer, Kind, Request
 
 READ = [*COLUMNS, "crawl", "subset"]
 
@@ -119,7 +120,8 @@ def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_pa
         index = make_index(crawl, lines_of(batch), lines_a_block=1)
         write_index(folder, index)
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(folder))) as cat:
-        cat.harvest(["2014-10", "2022-33"])
+        for crawl in ("CC-MAIN-2014-10", "CC-MAIN-2022-33"):
+            harvest_footers(cat, crawl)
         for index_name in ("columnar", "cdx"):
             captures = cat.captures(
                 "*.com",
@@ -337,3 +339,30 @@ def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path,
         pytest.raises(QueryError, match=r"nothing is stored in .*; add crawls='latest', or run: catalogue harvest"),
     ):
         cat.captures("example.com", index="cdx", subsets="all")
+
+
+@pytest.mark.parametrize("index", ["cdx", "auto"])
+def test_rows_of_two_versions_of_a_file_are_an_error(whole_mirror: Path, index: str, tmp_path: Path) -> None:
+    """Nothing is stored, so no request names a version."""
+    crawl = max(path.name for path in (whole_mirror / "cc-index/collections").iterdir())
+    shards = sorted((whole_mirror / index_folder(crawl)).glob("cdx-*.gz"))
+    lines = [line for shard in shards for line in gzip.decompress(shard.read_bytes()).decode().splitlines()]
+    made = make_index(crawl, lines, blocks_a_shard=len(lines))
+    (shard,) = made.shards
+    served = made.files | {shards_path(crawl): gzip.compress(shard.encode())}
+    urls = [json.loads(line.split(" ", 2)[2])["url"] for line in (lines[0], lines[-1])]
+
+    def replaced(request: Request) -> Fault | None:
+        return Fault(Kind.CHANGED_ETAG) if request.path == shard and request.attempt else None
+
+    for script in (None, replaced):
+        with FaultServer(served, script=script) as server:
+            settings = Settings(source=server.url, cache=tmp_path / f"cache of {script}")
+            with catalogue.open(tmp_path / f"data of {script}", settings=settings) as cat:
+                found = cat.captures(urls, crawls=crawl, subsets="all", index=index)
+                if script:
+                    with pytest.raises(FileChanged, match="was replaced while it was read"):
+                        found.to_arrow()
+                else:
+                    assert found.to_arrow().num_rows >= len(urls)
+            assert sum(exchange.path == shard for exchange in server.settle()) > 1

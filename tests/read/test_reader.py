@@ -24,6 +24,7 @@ from catalogue.settings import Settings
 from catalogue.source.folder import FolderSource
 from catalogue.store.database import Store
 from tests.support.amounts import in_part, in_soak
+from tests.support.crawls import harvest_footers
 from tests.support.faults import FaultServer, Kind, only
 
 CRAWL = "CC-MAIN-2022-05"
@@ -62,7 +63,7 @@ def harvested(folder: Path, *tables: pa.Table, subset: str = "warc", **options: 
     manifest.write_bytes(gzip.compress("\n".join(paths).encode()))
     (folder / "collinfo.json").write_text(json.dumps([{"id": CRAWL}]), encoding="ascii")
     with catalogue.open(folder / "data", settings=Settings(source=str(folder), cache=folder / "cache")) as cat:
-        cat.harvest(CRAWL, subsets="all")
+        harvest_footers(cat, CRAWL)
         yield cat
 
 

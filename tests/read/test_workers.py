@@ -16,7 +16,7 @@ from catalogue.read.dask_cluster import machines_and_tasks
 from catalogue.read.workers import sliced
 from catalogue.settings import Settings
 from tests.support.amounts import in_part
-from tests.support.crawls import crawl_of, table
+from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.executors import Recording, opened
 
 QUESTIONS: list[dict[str, Any]] = [
@@ -65,7 +65,7 @@ def test_row_groups_that_share_a_request_stay_together(tmp_path: Path) -> None:
     for bandwidth, expected in ((1e12, 1), (1.0, 10)):
         settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache", bandwidth=bandwidth)
         with catalogue.open(tmp_path / f"data{expected}", settings=settings) as cat:
-            cat.harvest("CC-MAIN-2022-33")
+            harvest_footers(cat)
             plan = cat.captures("*", columns=["url_surtkey"]).fetch_indexes()
             assert len(list(sliced(plan, 1))) == expected
 

@@ -5,16 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from catalogue.errors import QueryError
-from catalogue.surt import (
-    Match,
-    covers,
-    exact_keys,
-    normal_url,
-    parse_pattern,
-    same_url,
-    url_surtkey,
-    url_surtkeys,
-)
+from catalogue.surt import Match, covers, exact_keys, normal_url, parse_pattern, same_url, url_surtkey, url_surtkeys
 from tests.surt.test_surt import HOSTS, PATH_TEXT, QUERY_TEXT
 
 
