@@ -192,24 +192,14 @@ def between(line: bytes, cut: int, text: bytes) -> bytes:
 
 
 LINE_FAULTS: list[Callable[[bytes, int], bytes]] = [
-    lambda line, _: b"\xef\xbb\xbf" + line,
-    lambda line, _: line[:-1] + b"\r\n",
-    lambda line, _: b"\n" + line,
-    lambda line, _: line + line,
-    lambda _, __: b"",
-    lambda line, _: line.decode().encode("utf-16"),
-    lambda line, _: line.replace(b"\t", b" "),
-    lambda line, _: line.replace(b" ", b"\t"),
-    lambda line, _: line.upper(),
-    lambda line, at: between(line, at, b"\0"),
-    lambda line, at: between(line, at, b"\n"),
-    lambda line, at: between(line, at, b"9"),
-    lambda line, at: between(line, at, b"-"),
-    lambda line, at: between(line, at, b"\xff\xfe"),
-    lambda line, at: between(line, at, "é".encode()),
-    lambda line, at: between(line, at, b"9" * 40),
-    lambda line, at: line[: at % len(line)] + b"\n",
-    lambda line, at: line[: at % len(line)],
+    *(lambda line, _: b"\xef\xbb\xbf" + line, lambda line, _: line[:-1] + b"\r\n", lambda line, _: b"\n" + line),
+    *(lambda line, _: line + line, lambda _, __: b"", lambda line, _: line.decode().encode("utf-16")),
+    *(lambda line, _: line.replace(b"\t", b" "), lambda line, _: line.replace(b" ", b"\t")),
+    *(lambda line, _: line.upper(), lambda line, at: between(line, at, b"\0")),
+    *(lambda line, at: between(line, at, b"\n"), lambda line, at: between(line, at, b"9")),
+    *(lambda line, at: between(line, at, b"-"), lambda line, at: between(line, at, b"\xff\xfe")),
+    *(lambda line, at: between(line, at, "é".encode()), lambda line, at: between(line, at, b"9" * 40)),
+    *(lambda line, at: line[: at % len(line)] + b"\n", lambda line, at: line[: at % len(line)]),
 ]
 
 

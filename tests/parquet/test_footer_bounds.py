@@ -103,16 +103,10 @@ def test_ignores_bounds_without_column_orders() -> None:
         ("parquet-mr version 1.8.2 (build c6522788629e590a53eb79874b95f6c3ff11f16c)", True),
         ("parquet-mr version 1.10.1 (build a89df8f9932b6ef6633d06069e50c9b7970bebd1)", True),
         ("parquet-mr version 1.13.1 (build db4183109d5b734ec5930d870cdae161e408ddba)", True),
-        ("parquet-mr version 1.7.0", False),
-        ("parquet-mr version 1.6.0rc3", False),
-        ("parquet-mr version 1.0.0", False),
-        ("parquet-mr version 1.80", False),
-        ("parquet-mr version 1.8", False),
-        ("parquet-mr", False),
-        ("parquet-cpp version 1.5.1-SNAPSHOT", False),
-        ("impala version 2.2.0", False),
-        (" parquet-mr version 1.8.2", False),
-        ("", False),
+        *(("parquet-mr version 1.7.0", False), ("parquet-mr version 1.6.0rc3", False)),
+        *(("parquet-mr version 1.0.0", False), ("parquet-mr version 1.80", False), ("parquet-mr version 1.8", False)),
+        *(("parquet-mr", False), ("parquet-cpp version 1.5.1-SNAPSHOT", False), ("impala version 2.2.0", False)),
+        *((" parquet-mr version 1.8.2", False), ("", False)),
     ],
 )
 def test_uses_deprecated_text_bounds_of_correct_writers(writer: str, *, is_believed: bool) -> None:
@@ -167,11 +161,8 @@ def test_ignores_invalid_annotations_of_types(wrong: tuple[int, Any]) -> None:
 @pytest.mark.parametrize(
     ("first", "last", "known"),
     [
-        (0, 5, True),
-        (-62_135_596_800_000, 253_402_300_799_999, True),
-        (0, 253_402_300_800_000, False),
-        (-62_135_596_800_001, 0, False),
-        (0, (1 << 63) - 1, False),
+        *((0, 5, True), (-62_135_596_800_000, 253_402_300_799_999, True), (0, 253_402_300_800_000, False)),
+        *((-62_135_596_800_001, 0, False), (0, (1 << 63) - 1, False)),
     ],
 )
 def test_ignores_times_outside_the_calendar(first: int, last: int, *, known: bool) -> None:
