@@ -86,8 +86,8 @@ def large_list() -> bytes:
     """A list of more than one part."""
     return b"".join(
         b"com,example)/%06d/%b 20220807000000\tcdx-00000.gz\t%d\t100\t%d\n"
-        % (number, b"x" * 4000, number * 100, number + 1)
-        for number in range(4500)
+        % (number, b"x" * 60_000, number * 100, number + 1)
+        for number in range(300)
     )
 
 

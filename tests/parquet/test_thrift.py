@@ -32,7 +32,6 @@ from catalogue.parquet.thrift import (
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from catalogue.settings import Limits
 from tests.support.amounts import EXAMPLES
-from tests.support.footers import each_field
 
 STOP = b"\0"
 MAX_ELEMENTS = Limits().max_elements
@@ -157,13 +156,6 @@ def test_decodes_types_that_are_not_encoded() -> None:
     for kind in (DOUBLE, MAP):
         with pytest.raises(ThriftError, match=f"cannot write kind {kind}"):
             encode_list(kind, [1])
-
-
-def test_fields_one_by_one() -> None:
-    data = encode_struct([(1, BOOLEAN_TRUE, True), (2, I32, 5), (3, BOOLEAN_TRUE, False), (40, BINARY, b"x")])
-    reader = Reader(data)
-    assert {number: reader.field(kind) for number, kind in each_field(reader)} == {1: True, 2: 5, 3: False, 40: b"x"}
-    assert reader.position == len(data)
 
 
 # Limits

@@ -247,7 +247,7 @@ def test_prunes_files_of_every_writer(mirror: Path, connection: duckdb.DuckDBPyC
         file = pq.ParquetFile(path)
         tables = [file.read_row_group(ordinal, names).cast(schema) for ordinal in range(len(groups))]
         found, rng = 0, Random(path.name)
-        for _ in range(3):
+        for _ in range(2):
             table = rng.choice(tables)
             row = table.slice(rng.randrange(table.num_rows), 1).to_pylist()[0]
             quoted = "'" + row["url"].replace("'", "''") + "'"

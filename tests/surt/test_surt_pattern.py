@@ -108,13 +108,6 @@ def test_merge_returns_the_union(pairs: list[tuple[bytes, bytes]], key: bytes) -
     assert {bound for m in merged for bound in (m.start, m.end)} <= {b for i in intervals for b in (i.start, i.end)}
 
 
-def test_merges_touching_and_nested_intervals() -> None:
-    whole = KeyInterval(b"a", b"d")
-    assert merge([KeyInterval(b"b", b"d"), KeyInterval(b"a", b"b")]) == (whole,)
-    assert merge([KeyInterval(b"b", b"c"), whole, whole]) == (whole,)
-    assert not covers((), b"a")
-
-
 def starts(pattern: Pattern) -> list[bytes]:
     """Return the prefixes of a pattern."""
     found = [interval.start for interval in pattern.intervals]
