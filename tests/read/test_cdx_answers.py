@@ -119,17 +119,20 @@ def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_pa
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(folder))) as cat:
         for crawl in ("CC-MAIN-2014-10", "CC-MAIN-2022-33"):
             harvest_footers(cat, crawl)
-        for index_name in ("columnar", "cdx"):
-            captures = cat.captures(
-                "*.com",
-                crawls=["2014-10", "2022-33"],
-                mime="text/html",
-                columns=["url_surtkey"],
-                index=index_name,
-                subsets="all",
-            )
-            found = [(row["crawl"][len("CC-MAIN-") :], row["url_surtkey"][-1]) for row in captures]
-            assert found == [("2022-33", "2"), ("2014-10", "0"), ("2014-10", "2"), ("2014-10", "3")]
+        both: dict[str, Any] = {"crawls": ["2014-10", "2022-33"], "columns": ["url_surtkey"], "subsets": "all"}
+        for words, newer, older in (
+            ({"mime": "text/html"}, "2", "023"),
+            ({"mime": "application/*"}, "0", ""),
+            ({"mime": "unk,text/plain"}, "13", "1"),
+            ({"mime": "text/*", "status": 404}, "", "1"),
+        ):
+            for index_name in ("columnar", "cdx"):
+                found = cat.captures("*.com", **both, **words, index=index_name)  # type: ignore[arg-type]
+                listed = [(row["crawl"], row["url_surtkey"][-1]) for row in found]
+                assert listed == [("CC-MAIN-2022-33", key) for key in newer] + [
+                    ("CC-MAIN-2014-10", key) for key in older
+                ]
+                assert found.count() == len(listed)
 
 
 def test_many_urls_read_each_block_once(columnar: Catalogue, newest: str) -> None:
