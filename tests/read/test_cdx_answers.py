@@ -127,7 +127,7 @@ def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_pa
             ({"mime": "text/*", "status": 404}, "", "1"),
         ):
             for index_name in ("columnar", "cdx"):
-                found = cat.captures("*.com", **both, **words, index=index_name)  # type: ignore[arg-type]
+                found = cat.captures("*.com", **both, **words, index=index_name)
                 listed = [(row["crawl"], row["url_surtkey"][-1]) for row in found]
                 assert listed == [("CC-MAIN-2022-33", key) for key in newer] + [
                     ("CC-MAIN-2014-10", key) for key in older
