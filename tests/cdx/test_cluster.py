@@ -2,20 +2,21 @@
 
 import re
 from collections.abc import Callable
+from io import BytesIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.cluster import make_list
-from catalogue.cdx.cluster import BlockList, BlockRead, key_of, parse_blocks
+from catalogue.cdx.cluster import BlockList, BlockRead, key_of, parse_blocks, parse_file
 from catalogue.errors import BadCdx
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
 from tests.support.cdx_indexes import CdxIndex, make_index
+from tests.support.served_lists import BLOCKS, CRAWL, PATH, served
 
-CRAWL = "CC-MAIN-2022-33"
-PATH = f"cc-index/collections/{CRAWL}/indexes"
+FOLDER = f"cc-index/collections/{CRAWL}/indexes"
 LINES = [
     b"com,a)/ 20220801000000\tcdx-00000.gz\t0\t100\t1\n",
     b"com,b)/ 20220801000000\tcdx-00000.gz\t100\t50\t2\n",
@@ -34,7 +35,7 @@ def test_has_the_blocks_of_the_lines() -> None:
     found = parsed()
     assert [found.key(place) for place in range(5)] == [b"com,a)/", *[b"com,b)/"] * 3, b"com,c)/"]
     assert found.first(2) == b"com,b)/ 20220802000000"
-    assert [found.path(place) for place in (0, 4)] == [f"{PATH}/cdx-00000.gz", f"{PATH}/cdx-00001.gz"]
+    assert [found.path(place) for place in (0, 4)] == [f"{FOLDER}/cdx-00000.gz", f"{FOLDER}/cdx-00001.gz"]
     assert [found.extent(place) for place in (2, 3)] == [ByteRange(150, 220), ByteRange(0, 80)]
     assert [found.ends_shard(place) for place in range(5)] == [False, False, True, False, True]
     assert [found.number(place) for place in range(5)] == [1, 2, 3, 4, 5]
@@ -58,7 +59,7 @@ def test_blocks_that_may_have_keys_of_an_interval(interval: KeyInterval, expecte
 
 
 def test_merges_neighbouring_blocks_of_a_shard() -> None:
-    found, shards = parsed(), [f"{PATH}/cdx-0000{number}.gz" for number in range(2)]
+    found, shards = parsed(), [f"{FOLDER}/cdx-0000{number}.gz" for number in range(2)]
     assert found.reads(range(5)) == [
         BlockRead(shards[0], ByteRange(0, 220), range(3)),
         BlockRead(shards[1], ByteRange(0, 170), range(3, 5)),
@@ -137,7 +138,7 @@ def test_rejects_invalid_lists(fault: str) -> None:
     change, message = FAULTS[fault]
     with pytest.raises(BadCdx, match=re.escape(message)) as raised:
         parse_blocks(CRAWL, b"".join(change(LINES)))
-    assert f"{PATH}/cluster.idx" in str(raised.value)
+    assert f"{FOLDER}/cluster.idx" in str(raised.value)
 
 
 def test_rejects_a_list_that_ends_early() -> None:
@@ -183,3 +184,54 @@ def test_lists_of_all_crawls(indexes: list[CdxIndex]) -> None:
         assert [(read.path, read.range.start, read.range.end) for read in reads] == [
             (path, 0, len(index.files[path])) for path in index.shards
         ]
+
+
+def between(line: bytes, cut: int, text: bytes) -> bytes:
+    cut %= len(line)
+    return line[:cut] + text + line[cut:]
+
+
+LINE_FAULTS: list[Callable[[bytes, int], bytes]] = [
+    *(lambda line, _: b"\xef\xbb\xbf" + line, lambda line, _: line[:-1] + b"\r\n", lambda line, _: b"\n" + line),
+    *(lambda line, _: line + line, lambda _, __: b"", lambda line, _: line.decode().encode("utf-16")),
+    *(lambda line, _: line.replace(b"\t", b" "), lambda line, _: line.replace(b" ", b"\t")),
+    *(lambda line, _: line.upper(), lambda line, at: between(line, at, b"\0")),
+    *(lambda line, at: between(line, at, b"\n"), lambda line, at: between(line, at, b"9")),
+    *(lambda line, at: between(line, at, b"-"), lambda line, at: between(line, at, b"\xff\xfe")),
+    *(lambda line, at: between(line, at, "é".encode()), lambda line, at: between(line, at, b"9" * 40)),
+    *(lambda line, at: line[: at % len(line)] + b"\n", lambda line, at: line[: at % len(line)]),
+]
+
+
+@given(st.sampled_from(LINE_FAULTS), st.sampled_from([0, 1, BLOCKS // 2, BLOCKS - 2, BLOCKS - 1]), st.integers(0, 200))
+def test_errors_of_a_wrong_line_name_the_file(
+    listed: bytes, blocks: BlockList, fault: Callable[[bytes, int], bytes], number: int, at: int
+) -> None:
+    """A changed key that remains in order cannot be detected."""
+    lines = listed.splitlines(keepends=True)
+    lines[number] = fault(lines[number], at)
+    data = b"".join(lines)
+    errors = []
+    with served(data) as server:
+        for near in (number - 1, number, number + 1):
+            try:
+                server.search(shards=300).find(exact_interval(blocks.key(min(max(near, 0), BLOCKS - 1))))
+            except BadCdx as error:
+                errors.append(str(error))
+    try:
+        for _ in parse_file(CRAWL, BytesIO(data), len(data), shards=300):
+            pass
+    except BadCdx as error:
+        errors.append(str(error))
+    assert all(PATH in error for error in errors)
+
+
+@pytest.mark.parametrize("number", [0, BLOCKS // 2, BLOCKS - 1])
+def test_rejects_byte_order_marks(listed: bytes, blocks: BlockList, number: int) -> None:
+    lines = listed.splitlines(keepends=True)
+    lines[number] = b"\xef\xbb\xbf" + lines[number]
+    data = b"".join(lines)
+    with served(data) as server, pytest.raises(BadCdx, match=re.escape(PATH)):
+        server.search(shards=300).find(exact_interval(blocks.key(number)))
+    with pytest.raises(BadCdx, match=re.escape(PATH)):
+        [*parse_file(CRAWL, BytesIO(data), len(data), shards=300)]

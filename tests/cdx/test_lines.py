@@ -3,12 +3,10 @@
 import json
 import string
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +14,6 @@ from hypothesis import strategies as st
 from catalogue.cdx.lines import Output, lines_of, write_lines
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.schema import SCHEMA
-from tests.support.mirrors import one_of_each_crawl
 
 ROW: dict[str, Any] = {
     "url_surtkey": "com,example)/",
@@ -144,17 +141,3 @@ def test_json_agrees_with_python(texts: list[str]) -> None:
         assert line == json.dumps(found)
         assert found["mime"] == text
         assert not {*found["urlkey"]} & {*string.whitespace}
-
-
-def test_writes_rows_of_every_crawl(mirror: Path) -> None:
-    for path in one_of_each_crawl(mirror):
-        table = pq.read_table(path, coerce_int96_timestamp_unit="ms").slice(0, 500).combine_chunks()
-        lines = write_lines(lines_of(table.to_batches()[0]), Output.CDXJ).decode().splitlines()
-        for line, row in zip(lines, table.to_pylist(), strict=True):
-            key, time, fields = line.split(" ", 2)
-            assert (key, time) == (row["url_surtkey"], format_timestamp(row["fetch_time"]))
-            found = json.loads(fields)
-            assert all(isinstance(value, str) for value in found.values())
-            assert found["url"] == row["url"]
-            assert found["status"] == str(row["fetch_status"])
-            assert int(found["offset"]) == row["warc_record_offset"]

@@ -55,21 +55,11 @@ def test_index_file_paths() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "",
-        ROOT + "/",
-        f"{ROOT}/subset=warc/_SUCCESS",
-        f"{ROOT}/subset=warc/part-00000.c000.gz.parquet.crc",
-        f"{ROOT}/subset=warc/.hidden.parquet",
-        f"/{part(0)}",
-        f"https://evil.example/{part(0)}",
-        f"../{part(0)}",
-        f"a//{part(0)}",
-        f"{ROOT}/subset=warc/a/b.parquet",
-        f"{ROOT}/subset=WARC/a.parquet",
-        f"{ROOT}/subset=warc/a.parquet\n",
-        f"{ROOT}/subset=warc/a.parquet?versionId=1",
-        "a/" * 9 + f"crawl={CRAWL}/subset=warc/a.parquet",
-        "a/" * (1 << 20),
+        *("", ROOT + "/", f"{ROOT}/subset=warc/_SUCCESS", f"{ROOT}/subset=warc/part-00000.c000.gz.parquet.crc"),
+        *(f"{ROOT}/subset=warc/.hidden.parquet", f"/{part(0)}", f"https://evil.example/{part(0)}", f"../{part(0)}"),
+        *(f"a//{part(0)}", f"{ROOT}/subset=warc/a/b.parquet", f"{ROOT}/subset=WARC/a.parquet"),
+        *(f"{ROOT}/subset=warc/a.parquet\n", f"{ROOT}/subset=warc/a.parquet?versionId=1"),
+        *("a/" * 9 + f"crawl={CRAWL}/subset=warc/a.parquet", "a/" * (1 << 20)),
         f"crawl={CRAWL}/subset=" + "a" * (4 << 20),
     ],
     ids=lambda path: path[:40],
@@ -114,12 +104,9 @@ def test_manifest_of_an_unnamed_crawl() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "truncated"),
-        (b"<html><title>403 Forbidden</title></html>", "not gzip"),
-        (zlib.compress(b"text"), "not gzip"),
-        (manifest(part(0))[:-1], "truncated"),
-        (manifest(part(0)) + b"x", "data after the end"),
-        (manifest(part(0)) * 2, "data after the end"),
+        *((b"", "truncated"), (b"<html><title>403 Forbidden</title></html>", "not gzip")),
+        *((zlib.compress(b"text"), "not gzip"), (manifest(part(0))[:-1], "truncated")),
+        *((manifest(part(0)) + b"x", "data after the end"), (manifest(part(0)) * 2, "data after the end")),
         (gzip.compress(bytes(MAX_DOCUMENT + 1), 1, mtime=0), "inflates to more than 16,777,216 bytes"),
         (gzip.compress("é".encode(), mtime=0), "'ascii' codec can't decode"),
     ],
@@ -155,11 +142,7 @@ def test_crawls_are_listed_once_newest_first() -> None:
     names = ["CC-MAIN-2009-2010", "CC-MAIN-2022-05", "CC-MAIN-2012", "CC-MAIN-2021-49", "CC-MAIN-2022-05"]
     names += ["CC-SUPPLEMENTAL-2022-04", "CC-MAIN-2008-2009"]
     assert [crawl.id for crawl in parse_collinfo(json.dumps([{"id": name} for name in names]).encode())] == [
-        "CC-MAIN-2022-05",
-        "CC-SUPPLEMENTAL-2022-04",
-        "CC-MAIN-2021-49",
-        "CC-MAIN-2012",
-        "CC-MAIN-2009-2010",
+        *("CC-MAIN-2022-05", "CC-SUPPLEMENTAL-2022-04", "CC-MAIN-2021-49", "CC-MAIN-2012", "CC-MAIN-2009-2010"),
         "CC-MAIN-2008-2009",
     ]
 
@@ -172,12 +155,8 @@ def test_skips_items_of_another_form() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "is not JSON"),
-        (b'[{"id": "CC-MAIN-2022-05"}', "is not JSON"),
-        (b"\xff\xfe\xfd", "is not JSON"),
-        (b"[" * 1_000_000, "is not JSON"),
-        (b"[" + b"1" * 10_000 + b"]", "is not JSON"),
-        (b"{}", "lists no crawl"),
+        *((b"", "is not JSON"), (b'[{"id": "CC-MAIN-2022-05"}', "is not JSON"), (b"\xff\xfe\xfd", "is not JSON")),
+        *((b"[" * 1_000_000, "is not JSON"), (b"[" + b"1" * 10_000 + b"]", "is not JSON"), (b"{}", "lists no crawl")),
         (b'[{"id": "x"}]', "lists no crawl"),
     ],
     ids=lambda value: str(value)[:20],

@@ -55,19 +55,15 @@ def copied(mirror: Path, folder: Path, change: Callable[[bytes], bytes]) -> Path
     return folder
 
 
-@pytest.fixture(scope="module")
-def bare(whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That crawl without any bounds."""
-    return copied(whole_mirror, tmp_path_factory.mktemp("bare"), without_statistics)
+CHANGES: dict[str, Callable[[bytes], bytes]] = {"as written": bytes, "without statistics": without_statistics}
+bare = pytest.mark.parametrize("source", ["without statistics"], indirect=True)
+"""The test is about the crawl without any bounds."""
 
 
-@pytest.fixture(scope="module", params=["as written", "without statistics"])
+@pytest.fixture(scope="module", params=CHANGES)
 def source(request: pytest.FixtureRequest, whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That crawl, with its bounds and without."""
-    if request.param == "as written":
-        return copied(whole_mirror, tmp_path_factory.mktemp("written"), bytes)
-    bare: Path = request.getfixturevalue("bare")
-    return bare
+    return copied(whole_mirror, tmp_path_factory.mktemp("source"), CHANGES[request.param])
 
 
 @pytest.fixture(scope="module")
@@ -75,21 +71,13 @@ def everything(source: Path) -> pa.Table:
     return whole_table(source, COLUMNS)
 
 
-def harvested_from(source: Path, settings: Settings, data: Path) -> Path:
-    with catalogue.open(data, settings=replace(settings, source=str(source))) as cat:
-        cat.harvest(OLD, subsets="all")
-    return data
-
-
 @pytest.fixture(scope="module")
 def stored(source: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder in which the source is harvested; to be copied."""
-    return harvested_from(source, settings, tmp_path_factory.mktemp("stored") / "data")
-
-
-@pytest.fixture(scope="module")
-def stored_bare(bare: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return harvested_from(bare, settings, tmp_path_factory.mktemp("stored") / "data")
+    data = tmp_path_factory.mktemp("stored") / "data"
+    with catalogue.open(data, settings=replace(settings, source=str(source))) as cat:
+        cat.harvest(OLD, subsets="all")
+    return data
 
 
 @pytest.fixture
@@ -175,7 +163,7 @@ def test_uses_page_indexes_where_bounds_are_missing(settings: Settings, tmp_path
 
 
 @in_soak
-@pytest.mark.parametrize("source", ["without statistics"], indirect=True)
+@bare
 def test_results_stay_equal_and_become_cheaper(cat: Catalogue, everything: pa.Table) -> None:
     urls = random.Random(5).sample(everything.column("url").to_pylist(), 2)
 
@@ -193,7 +181,7 @@ def test_results_stay_equal_and_become_cheaper(cat: Catalogue, everything: pa.Ta
     assert less < size / 2
 
 
-@pytest.mark.parametrize("source", ["without statistics"], indirect=True)
+@bare
 def test_limits_files_and_bytes(cat: Catalogue) -> None:
     missing = cat.row_groups().query("bounds_from == 'missing'")
     needed = cat.backfill().estimate
@@ -213,7 +201,8 @@ def test_limits_files_and_bytes(cat: Catalogue) -> None:
     assert cat.backfill().run().done == left.files
 
 
-def test_continues_after_a_kill(bare: Path, stored_bare: Path, tmp_path: Path) -> None:
+@bare
+def test_continues_after_a_kill(source: Path, stored: Path, tmp_path: Path) -> None:
     started: list[Forked] = []
     begun: list[int] = []
 
@@ -223,8 +212,8 @@ def test_continues_after_a_kill(bare: Path, stored_bare: Path, tmp_path: Path) -
         return None
 
     script = Until(kill)
-    with FaultServer(bare, script=script) as server:
-        command = Command(copytree(stored_bare, tmp_path / "data"), server.url, tmp_path)
+    with FaultServer(source, script=script) as server:
+        command = Command(copytree(stored, tmp_path / "data"), server.url, tmp_path)
         begun.append(len(server.log))
         started.append(command.start("backfill", "--yes"))
         started[0].communicate(timeout=60)
@@ -237,27 +226,26 @@ def test_continues_after_a_kill(bare: Path, stored_bare: Path, tmp_path: Path) -
         assert command("backfill", "--dry-run", "--json").json()["files"] == 0
 
 
-def test_missing_file_is_reported_and_others_continue(bare: Path, stored_bare: Path, tmp_path: Path) -> None:
-    files = len(list(bare.rglob("*.parquet")))  # none has bounds
-    removed = min(str(path.relative_to(bare)) for path in bare.rglob("*subset=warc/*.parquet"))
-    with FaultServer(bare, script=only(removed, Kind.NOT_FOUND)) as server:
-        ran = Command(copytree(stored_bare, tmp_path / "data"), server.url, tmp_path)("backfill", "--yes", "--json")
+@bare
+def test_missing_file_is_reported_and_others_continue(source: Path, stored: Path, tmp_path: Path) -> None:
+    files = len(list(source.rglob("*.parquet")))  # none has bounds
+    removed = min(str(path.relative_to(source)) for path in source.rglob("*subset=warc/*.parquet"))
+    with FaultServer(source, script=only(removed, Kind.NOT_FOUND)) as server:
+        ran = Command(copytree(stored, tmp_path / "data"), server.url, tmp_path)("backfill", "--yes", "--json")
         assert ran.status == 1
         assert list(ran.json()["failures"]) == [removed]
         assert ran.json()["done"] == files - 1
         assert "run the same command again" in ran.err
 
 
-def test_rejects_invalid_use(bare: Path, stored_bare: Path, tmp_path: Path) -> None:
-    command = Command(tmp_path / "data", str(bare), tmp_path)
-    for words, says in (
-        (["backfill"], "nothing is harvested"),
-        (["backfill", "--budget", "much"], "use 500MB or 2GB"),
-    ):
+@bare
+def test_rejects_invalid_use(source: Path, stored: Path, tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", str(source), tmp_path)
+    for words, says in ((["backfill"], "nothing is harvested"), (["backfill", "--budget", "much"], "use 500MB or 2GB")):
         ran = command(*words)
         assert (ran.status, ran.out) == (2, "")
         assert says in ran.err
-    copytree(stored_bare, tmp_path / "data", dirs_exist_ok=True)
+    copytree(stored, tmp_path / "data", dirs_exist_ok=True)
     ran = command("backfill", "--crawl", "CC-MAIN-2099-24")
     assert ran.status == 2
     assert "is not harvested yet" in ran.err
@@ -266,9 +254,10 @@ def test_rejects_invalid_use(bare: Path, stored_bare: Path, tmp_path: Path) -> N
     assert "row groups of" in shown.err
 
 
-def test_unsaved_bounds_are_not_reported_as_done(bare: Path, stored_bare: Path, tmp_path: Path) -> None:
+@bare
+def test_unsaved_bounds_are_not_reported_as_done(source: Path, stored: Path, tmp_path: Path) -> None:
     """Another process is writing to the store and does not end."""
-    command = Command(copytree(stored_bare, tmp_path / "data"), str(bare), tmp_path)
+    command = Command(copytree(stored, tmp_path / "data"), str(source), tmp_path)
     with closing(sqlite3.connect(tmp_path / "data" / "footers.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         ran = command("backfill", "--yes", "--json")

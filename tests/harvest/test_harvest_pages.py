@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -36,6 +37,15 @@ def with_index(mirror: Path) -> str:
     )
 
 
+@pytest.fixture(scope="module")
+def stored(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with page indexes; to be copied."""
+    data = tmp_path_factory.mktemp("pages") / "data"
+    with Catalogue(Session(data, Settings(source=str(mirror)))) as cat:
+        cat.harvest(with_index(mirror), pages=True)
+    return data
+
+
 def requests(server: LoopbackServer) -> list[str]:
     """Return the requested index files, once for each request."""
     return [exchange.path for exchange in server.log if exchange.path.endswith(".parquet")]
@@ -61,26 +71,23 @@ def test_one_request_fetches_footer_and_page_indexes(
         assert pages.num_rows.sum() == cat.files(crawl).num_rows.sum()
 
 
-def test_stored_page_indexes_equal_the_file(mirror: Path, settings: Settings, tmp_path: Path) -> None:
+def test_stored_page_indexes_equal_the_file(mirror: Path, stored: Path) -> None:
     """The offset indexes of all columns, and the column index of the key."""
-    crawl = with_index(mirror)
-    with Catalogue(Session(tmp_path / "data", settings)) as cat:
-        cat.harvest(crawl, pages=True)
-        with Store(tmp_path / "data" / "footers.sqlite") as store:
-            assert store.keys("files")
-            for path in store.keys("files"):
-                stored = store.get("files", path)
-                assert stored
-                data, footer = (mirror / path).read_bytes(), decode_footer(stored.data, stored.size)
-                indexes = store.indexes(path, [group.ordinal for group in footer.row_groups], stored)
-                assert len(indexes) == len(footer.row_groups) > 0
-                for group in footer.row_groups:
-                    remaining = indexes[group.ordinal]
-                    bounds = group.chunks[KEY_COLUMN].column_index
-                    assert bounds
-                    assert remaining.column_index == data[bounds.start : bounds.end]
-                    located = {name: chunk.offset_index for name, chunk in group.chunks.items()}
-                    assert remaining.offset_indexes == {n: data[at.start : at.end] for n, at in located.items() if at}
+    with Store(stored / "footers.sqlite") as store:
+        assert store.keys("files")
+        for path in store.keys("files"):
+            file = store.get("files", path)
+            assert file
+            data, footer = (mirror / path).read_bytes(), decode_footer(file.data, file.size)
+            indexes = store.indexes(path, [group.ordinal for group in footer.row_groups], file)
+            assert len(indexes) == len(footer.row_groups) > 0
+            for group in footer.row_groups:
+                remaining = indexes[group.ordinal]
+                bounds = group.chunks[KEY_COLUMN].column_index
+                assert bounds
+                assert remaining.column_index == data[bounds.start : bounds.end]
+                located = {name: chunk.offset_index for name, chunk in group.chunks.items()}
+                assert remaining.offset_indexes == {n: data[at.start : at.end] for n, at in located.items() if at}
 
 
 def test_does_not_request_stored_footers(
@@ -111,17 +118,15 @@ def test_accepts_files_without_page_indexes(
         assert cat.pages(crawl).empty
 
 
-def test_changed_file_replaces_its_page_indexes(mirror: Path, settings: Settings, tmp_path: Path) -> None:
-    crawl = with_index(mirror)
+def test_changed_file_replaces_its_page_indexes(mirror: Path, stored: Path, settings: Settings, tmp_path: Path) -> None:
+    with Store(Path(copytree(stored, tmp_path / "data")) / "footers.sqlite") as store:
+        (path, *others) = store.keys("files")
+        file = store.get("files", path)
+        assert file
+        store.put("files", [(path, file)])
+        assert store.keys("indexes", path)
+        store.put("files", [(path, replace(file, etag="'another'"))])
+        assert not store.keys("indexes", path)
+        assert all(store.keys("indexes", other) for other in others)
     with Catalogue(Session(tmp_path / "data", settings)) as cat:
-        cat.harvest(crawl, pages=True)
-        with Store(tmp_path / "data" / "footers.sqlite") as store:
-            (path, *others) = store.keys("files")
-            stored = store.get("files", path)
-            assert stored
-            store.put("files", [(path, stored)])
-            assert [key for key in store.keys("indexes") if key.startswith(path)]
-            store.put("files", [(path, replace(stored, etag="'another'"))])
-            assert not [key for key in store.keys("indexes") if key.startswith(path)]
-            assert all([key for key in store.keys("indexes") if key.startswith(other)] for other in others)
-        assert path not in set(cat.pages(crawl).path)
+        assert path not in set(cat.pages(with_index(mirror)).path)

@@ -1,5 +1,6 @@
 """DuckDB's shell on the metadata database during a rebuild, and files that it leaves."""
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -9,12 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import copytree
 
+import duckdb
 import pytest
 from filelock import FileLock
 
 import catalogue
 from catalogue.errors import NotHarvested, StoreLocked
-from catalogue.metadata_db.connection import connect
+from catalogue.metadata_db.connection import connect, reading
 from catalogue.metadata_db.refresh import refresh
 from catalogue.reports import crawl_names
 from catalogue.settings import Settings
@@ -192,3 +194,64 @@ def test_two_catalogues_in_one_process(folder: Path, tmp_path: Path) -> None:
             ended.set()
             harvesting.result()
             older.close()
+
+
+COUNT = "SELECT count(*) FROM files"
+WRITES = "import sys, duckdb; duckdb.connect(sys.argv[1]).execute('CREATE TABLE note (text VARCHAR)')"
+
+
+# Several readers in one process
+
+
+@pytest.fixture
+def path(untaught_data: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copyfile(untaught_data / "catalogue.duckdb", tmp_path / "catalogue.duckdb"))
+
+
+def fewer(path: Path) -> None:
+    """Put another catalogue in its place, which lacks a file."""
+    temporary = path.with_name("beside.duckdb")
+    shutil.copyfile(path, temporary)
+    with duckdb.connect(temporary) as connection:
+        connection.execute("DELETE FROM derived.files WHERE path = (SELECT min(path) FROM derived.files)")
+    temporary.replace(path)
+
+
+def count(path: Path) -> int:
+    with reading(path) as connection:
+        ((number,),) = connection.execute(COUNT).fetchall()
+    return int(number)
+
+
+def fail(path: Path) -> None:
+    with reading(path) as connection:
+        connection.execute("CREATE TEMP TABLE files AS SELECT 1")
+        connection.execute("SELECT no_such_column FROM catalogue.files")
+
+
+def test_sees_a_replaced_file(path: Path) -> None:
+    before = count(path)
+    fewer(path)
+    assert count(path) == before - 1
+
+
+def test_parallel_readers_see_a_consistent_state(path: Path) -> None:
+    with reading(path) as first:
+        before = first.execute(COUNT).fetchall()
+        fewer(path)
+        with reading(path) as second:
+            ((after,),) = second.execute(COUNT).fetchall()
+            assert first.execute(COUNT).fetchall() == before == [(after + 1,)]
+
+
+def test_releases_the_file(path: Path) -> None:
+    count(path)
+    subprocess.run([sys.executable, "-c", WRITES, path], check=True, timeout=60)
+
+
+def test_failed_query_does_not_affect_the_next(path: Path) -> None:
+    right = count(path)
+    for _ in range(2):
+        with pytest.raises(duckdb.BinderException):
+            fail(path)
+        assert count(path) == right

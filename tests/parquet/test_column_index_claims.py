@@ -25,23 +25,6 @@ class Claims:
     order: int
     counts: list[int] | None
 
-    def put(
-        self, page: int, least: bytes | None = None, greatest: bytes | None = None, nulls: int | None = None
-    ) -> None:
-        """Say something else of a page."""
-        if least is not None:
-            self.mins[page] = least
-        if greatest is not None:
-            self.maxs[page] = greatest
-        if nulls is not None:
-            assert self.counts
-            self.counts[page] = nulls
-
-    def reverse(self, order: int) -> None:
-        for values in (self.nulls, self.mins, self.maxs, self.counts or []):
-            values.reverse()
-        self.order = order
-
     def encoded(self) -> bytes:
         return encode_struct(
             [
@@ -84,15 +67,32 @@ LEAST, GREATEST = b"com,example)/000", b"com,example)/" + b"long-" * 20 + b"8"
 Change = Callable[[Claims], object]
 
 
-def uncounted(stored: Claims) -> None:
-    stored.counts = None
+def put(page: int, *, least: bytes | None = None, greatest: bytes | None = None, nulls: int | None = None) -> Change:
+    """Say something else of a page."""
 
-
-def ordered(order: int) -> Change:
     def change(stored: Claims) -> None:
+        for values, value in ((stored.mins, least), (stored.maxs, greatest), (stored.counts or [], nulls)):
+            if value is not None:
+                values[page] = value  # type: ignore[assignment]
+
+    return change
+
+
+def in_reverse(order: int) -> Change:
+    def change(stored: Claims) -> None:
+        for values in (stored.nulls, stored.mins, stored.maxs, stored.counts or []):
+            values.reverse()
         stored.order = order
 
     return change
+
+
+def ordered(order: int) -> Change:
+    return lambda stored: setattr(stored, "order", order)
+
+
+def uncounted(stored: Claims) -> None:
+    stored.counts = None
 
 
 def all_null(stored: Claims) -> None:
@@ -100,97 +100,42 @@ def all_null(stored: Claims) -> None:
 
 
 def both(*changes: Change) -> Change:
-    def change(stored: Claims) -> None:
-        for each in changes:
-            each(stored)
-
-    return change
+    return lambda stored: [change(stored) for change in changes]
 
 
 ORDER = "states an order that its pages do not have"
+NULLS = "counts .* nulls in a page of 10 values, which contradicts"
+OTHER_NULLS = "has another number of nulls than the footer"
+UNCOVERED = "does not cover the bounds in the footer"
+OUTSIDE = "has bounds outside those in the footer"
+CUT = {"bounds": Bounds(LEAST, GREATEST, cut=True)}
 
 COLUMN_FAULTS: dict[str, tuple[Change, dict[str, Any], str]] = {
     "a least above the greatest": (
-        lambda stored: stored.put(5, least=stored.maxs[5] + b"0"),
+        lambda stored: put(5, least=stored.maxs[5] + b"0")(stored),
         {},
         "has a page whose smallest value is greater than its largest",
     ),
-    "ascending, but a least": (lambda stored: stored.put(6, least=LEAST), {}, ORDER),
-    "ascending, but a greatest": (lambda stored: stored.put(5, greatest=GREATEST), {}, ORDER),
-    "ascending, but descending": (lambda stored: stored.reverse(1), {}, ORDER),
+    "ascending, but a least": (put(6, least=LEAST), {}, ORDER),
+    "ascending, but a greatest": (put(5, greatest=GREATEST), {}, ORDER),
+    "ascending, but descending": (in_reverse(1), {}, ORDER),
     "descending, but ascending": (ordered(2), {}, ORDER),
-    "descending, but a least": (
-        both(lambda stored: stored.reverse(2), lambda stored: stored.put(6, least=LEAST)),
-        {},
-        ORDER,
-    ),
-    "descending, but a greatest": (
-        both(lambda stored: stored.reverse(2), lambda stored: stored.put(7, greatest=GREATEST)),
-        {},
-        ORDER,
-    ),
-    "fewer nulls than none": (
-        both(lambda stored: stored.put(5, nulls=-1), lambda stored: stored.put(0, nulls=11)),
-        {},
-        "counts .* nulls in a page of 10 values, which contradicts",
-    ),
-    "a null too many": (lambda stored: stored.put(5, nulls=1), {}, "has another number of nulls than the footer"),
-    "a null too few": (
-        lambda stored: stored.put(0, nulls=9),
-        {},
-        "counts .* nulls in a page of 10 values, which contradicts",
-    ),
-    "nulls where the footer has none": (
-        lambda _: None,
-        {"null_count": 0},
-        "has another number of nulls than the footer",
-    ),
-    "a page of nulls without nulls": (
-        both(lambda stored: stored.put(0, nulls=0), lambda stored: stored.put(5, nulls=10)),
-        {},
-        "counts .* nulls in a page of 10 values, which contradicts",
-    ),
-    "a page of nulls in a chunk without nulls": (
-        uncounted,
-        {"null_count": 0},
-        "a page of nulls only, and the footer counts no nulls",
-    ),
+    "descending, but a least": (both(in_reverse(2), put(6, least=LEAST)), {}, ORDER),
+    "descending, but a greatest": (both(in_reverse(2), put(7, greatest=GREATEST)), {}, ORDER),
+    "fewer nulls than none": (both(put(5, nulls=-1), put(0, nulls=11)), {}, NULLS),
+    "a null too many": (put(5, nulls=1), {}, OTHER_NULLS),
+    "a null too few": (put(0, nulls=9), {}, NULLS),
+    "nulls where the footer has none": (lambda _: None, {"null_count": 0}, OTHER_NULLS),
+    "a page of nulls without nulls": (both(put(0, nulls=0), put(5, nulls=10)), {}, NULLS),
+    "a page of nulls in a chunk without nulls": (uncounted, {"null_count": 0}, "only, and the footer counts no nulls"),
     "no values at all": (all_null, {}, "has no bounds, although the footer has bounds"),
-    "a least value left out": (
-        lambda stored: stored.put(2, least=LEAST + b"0"),
-        {},
-        "does not cover the bounds in the footer",
-    ),
-    "a greatest value left out": (
-        lambda stored: stored.put(12, greatest=GREATEST[:-1] + b"7"),
-        {},
-        "does not cover the bounds in the footer",
-    ),
-    "a value below": (
-        lambda stored: stored.put(2, least=b"com,example)."),
-        {},
-        "has bounds outside those in the footer",
-    ),
-    "a value below, if only by its length": (
-        lambda stored: stored.put(2, least=LEAST[:-1] + b"/9"),
-        {},
-        "has bounds outside those in the footer",
-    ),
-    "a value above": (
-        lambda stored: stored.put(12, greatest=b"com,example)/lonh-"),
-        {},
-        "has bounds outside those in the footer",
-    ),
-    "a value above, if only by its length": (
-        lambda stored: stored.put(12, greatest=GREATEST + b"00"),
-        {},
-        "has bounds outside those in the footer",
-    ),
-    "a value below bounds that are cut": (
-        lambda stored: stored.put(2, least=b"com,example)."),
-        {"bounds": Bounds(LEAST, GREATEST, cut=True)},
-        "has bounds outside those in the footer",
-    ),
+    "a least value left out": (put(2, least=LEAST + b"0"), {}, UNCOVERED),
+    "a greatest value left out": (put(12, greatest=GREATEST[:-1] + b"7"), {}, UNCOVERED),
+    "a value below": (put(2, least=b"com,example)."), {}, OUTSIDE),
+    "a value below, if only by its length": (put(2, least=LEAST[:-1] + b"/9"), {}, OUTSIDE),
+    "a value above": (put(12, greatest=b"com,example)/lonh-"), {}, OUTSIDE),
+    "a value above, if only by its length": (put(12, greatest=GREATEST + b"00"), {}, OUTSIDE),
+    "a value below bounds that are cut": (put(2, least=b"com,example)."), CUT, OUTSIDE),
 }
 
 
@@ -206,9 +151,7 @@ def test_rejects_contradictory_column_indexes(fault: str) -> None:
 @pytest.mark.parametrize("order", [0, 3, -1])
 def test_accepts_unordered_pages(order: int) -> None:
     stored = claims()
-    stored.put(6, least=LEAST)
-    stored.put(5, greatest=GREATEST)
-    ordered(order)(stored)
+    both(put(6, least=LEAST), put(5, greatest=GREATEST), ordered(order))(stored)
     index = decoded(stored)
     assert index.bounds[6]
     assert index.bounds[6].min == LEAST
@@ -217,7 +160,7 @@ def test_accepts_unordered_pages(order: int) -> None:
 
 def test_accepts_descending_pages() -> None:
     stored = claims()
-    stored.reverse(2)
+    in_reverse(2)(stored)
     assert decoded(stored).bounds == decoded(claims()).bounds[::-1]
 
 
@@ -227,11 +170,8 @@ def test_equal_pages_have_every_order() -> None:
         assert decoded(stored).bounds == (Bounds(LEAST, GREATEST),) * 13
 
 
-ODD = both(
-    lambda stored: stored.put(2, least=LEAST + b"0"), lambda stored: stored.put(12, greatest=GREATEST[:-1] + b"7")
-)
-
-WIDE = both(lambda stored: stored.put(2, least=b""), lambda stored: stored.put(12, greatest=b"z"))
+ODD = both(put(2, least=LEAST + b"0"), put(12, greatest=GREATEST[:-1] + b"7"))
+WIDE = both(put(2, least=b""), put(12, greatest=b"z"))
 
 
 @pytest.mark.parametrize(
@@ -243,12 +183,12 @@ WIDE = both(lambda stored: stored.put(2, least=b""), lambda stored: stored.put(1
         (WIDE, {"bounds": Bounds(LEAST, GREATEST, Order.SIGNED)}),
         (WIDE, {"bounds": None}),
         (all_null, {"bounds": None, "null_count": ROWS}),
-        (lambda stored: stored.put(5, nulls=7), {"null_count": None}),
+        (put(5, nulls=7), {"null_count": None}),
         # Bounds may be cut to nothing, and the last byte of what is left be incremented.
-        (lambda stored: stored.put(2, least=b""), {}),
-        (lambda stored: stored.put(2, least=b"com,example)/"), {}),
-        (lambda stored: stored.put(12, greatest=b"d"), {}),
-        (lambda stored: stored.put(12, greatest=b"com,example)/long."), {}),
+        (put(2, least=b""), {}),
+        (put(2, least=b"com,example)/"), {}),
+        (put(12, greatest=b"d"), {}),
+        (put(12, greatest=b"com,example)/long."), {}),
     ],
 )
 def test_missing_statistics_are_no_contradiction(change: Change, chunk: dict[str, Any]) -> None:

@@ -8,12 +8,24 @@ from typing import Any
 import pytest
 
 from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.parquet.footer import has_page_index, key_bounds
 from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, LIST
-from tests.support.footers import KEY, STATUS, TIME, Items, Struct, decoded, field, made, small_file
+from tests.support.footers import (
+    KEY,
+    STATUS,
+    TIME,
+    Items,
+    Struct,
+    decoded,
+    field,
+    made,
+    small_file,
+)
+from tests.support.mirrors import read_footer
 
 
-def key_bounds(change: Callable[[Struct], object], *, created_by: str = "parquet-mr version 1.13.1") -> Bounds | None:
+def changed(change: Callable[[Struct], object], *, created_by: str = "parquet-mr version 1.13.1") -> Bounds | None:
     """The bounds of the keys of the first row group, when something about their statistics is different."""
     footer = made(small_file())
     field(footer.fields, 6, created_by.encode())
@@ -41,9 +53,9 @@ def deprecated(low: bytes | None, high: bytes | None) -> Callable[[Struct], None
 
 
 def test_bounds_as_written() -> None:
-    assert key_bounds(lambda _: None) == Bounds(b"com,example)/", b"com,example)/a")
-    assert key_bounds(set_bounds(b"", b"")) == Bounds(b"", b"")
-    assert key_bounds(set_bounds("é".encode(), "é".encode())) == Bounds(b"\xc3\xa9", b"\xc3\xa9")
+    assert changed(lambda _: None) == Bounds(b"com,example)/", b"com,example)/a")
+    assert changed(set_bounds(b"", b"")) == Bounds(b"", b"")
+    assert changed(set_bounds("é".encode(), "é".encode())) == Bounds(b"\xc3\xa9", b"\xc3\xa9")
 
 
 @pytest.mark.parametrize(
@@ -52,15 +64,15 @@ def test_bounds_as_written() -> None:
     ids=["least above greatest", "least not UTF-8", "greatest not UTF-8", "cut within a character"],
 )
 def test_invalid_bounds_are_none(low: bytes, high: bytes) -> None:
-    assert key_bounds(set_bounds(low, high)) is None
-    assert key_bounds(deprecated(low, high)) is None
+    assert changed(set_bounds(low, high)) is None
+    assert changed(deprecated(low, high)) is None
 
 
 def test_one_bound_alone_is_none() -> None:
     for missing in (5, 6):
-        assert key_bounds(lambda statistics, missing=missing: statistics.pop(missing)) is None  # type: ignore[misc]
+        assert changed(lambda statistics, missing=missing: statistics.pop(missing)) is None  # type: ignore[misc]
     for low, high in ((b"a", None), (None, b"b"), (None, None)):
-        assert key_bounds(deprecated(low, high)) is None
+        assert changed(deprecated(low, high)) is None
 
 
 def test_inexact_bounds_are_bounds() -> None:
@@ -68,7 +80,7 @@ def test_inexact_bounds_are_bounds() -> None:
         set_bounds(b"com,ex", b"com,ey")(statistics)
         statistics[7] = statistics[8] = (2, False)  # is_max_value_exact, is_min_value_exact
 
-    assert key_bounds(change) == Bounds(b"com,ex", b"com,ey", cut=True)
+    assert changed(change) == Bounds(b"com,ex", b"com,ey", cut=True)
 
 
 def test_ignores_bounds_without_column_orders() -> None:
@@ -91,27 +103,21 @@ def test_ignores_bounds_without_column_orders() -> None:
         ("parquet-mr version 1.8.2 (build c6522788629e590a53eb79874b95f6c3ff11f16c)", True),
         ("parquet-mr version 1.10.1 (build a89df8f9932b6ef6633d06069e50c9b7970bebd1)", True),
         ("parquet-mr version 1.13.1 (build db4183109d5b734ec5930d870cdae161e408ddba)", True),
-        ("parquet-mr version 1.7.0", False),
-        ("parquet-mr version 1.6.0rc3", False),
-        ("parquet-mr version 1.0.0", False),
-        ("parquet-mr version 1.80", False),
-        ("parquet-mr version 1.8", False),
-        ("parquet-mr", False),
-        ("parquet-cpp version 1.5.1-SNAPSHOT", False),
-        ("impala version 2.2.0", False),
-        (" parquet-mr version 1.8.2", False),
-        ("", False),
+        *(("parquet-mr version 1.7.0", False), ("parquet-mr version 1.6.0rc3", False)),
+        *(("parquet-mr version 1.0.0", False), ("parquet-mr version 1.80", False), ("parquet-mr version 1.8", False)),
+        *(("parquet-mr", False), ("parquet-cpp version 1.5.1-SNAPSHOT", False), ("impala version 2.2.0", False)),
+        *((" parquet-mr version 1.8.2", False), ("", False)),
     ],
 )
 def test_uses_deprecated_text_bounds_of_correct_writers(writer: str, *, is_believed: bool) -> None:
     """PARQUET-251: parquet-mr before 1.8.0 wrote wrong ones."""
-    found = key_bounds(deprecated(b"com,a)/", b"com,b)/"), created_by=writer)
+    found = changed(deprecated(b"com,a)/", b"com,b)/"), created_by=writer)
     assert found == (Bounds(b"com,a)/", b"com,b)/", Order.SIGNED) if is_believed else None)
 
 
 def test_deprecated_bounds_that_are_not_ascii_are_none() -> None:
-    assert key_bounds(deprecated(b"a", "é".encode())) is None
-    assert key_bounds(deprecated("é".encode(), "ê".encode())) is None
+    assert changed(deprecated(b"a", "é".encode())) is None
+    assert changed(deprecated("é".encode(), "ê".encode())) is None
 
 
 def test_uses_deprecated_number_bounds_of_any_writer() -> None:
@@ -155,11 +161,8 @@ def test_ignores_invalid_annotations_of_types(wrong: tuple[int, Any]) -> None:
 @pytest.mark.parametrize(
     ("first", "last", "known"),
     [
-        (0, 5, True),
-        (-62_135_596_800_000, 253_402_300_799_999, True),
-        (0, 253_402_300_800_000, False),
-        (-62_135_596_800_001, 0, False),
-        (0, (1 << 63) - 1, False),
+        *((0, 5, True), (-62_135_596_800_000, 253_402_300_799_999, True), (0, 253_402_300_800_000, False)),
+        *((-62_135_596_800_001, 0, False), (0, (1 << 63) - 1, False)),
     ],
 )
 def test_ignores_times_outside_the_calendar(first: int, last: int, *, known: bool) -> None:
@@ -174,3 +177,27 @@ def test_chunks_without_statistics() -> None:
     del footer.meta(0, KEY)[12]
     chunk = decoded(footer).row_groups[0].chunks[KEY_COLUMN]
     assert (chunk.bounds, chunk.null_count) == (None, None)
+
+
+def test_sources_of_bounds() -> None:
+    footer = read_footer(small_file())
+    group = footer.row_groups[0]
+    key = group.chunks["url_surtkey"]
+    assert key.bounds
+    signed = replace(key, bounds=replace(key.bounds, order=Order.SIGNED))
+    groups = [replace(group, chunks={"url_surtkey": chunk}) for chunk in (key, signed, replace(key, bounds=None))]
+    groups.append(replace(group, chunks={}))
+    found = [*map(key_bounds, groups)]
+    assert [origin for *_, origin in found] == ["footer", "footer (signed)", "missing", "missing"]
+    assert found[2][0] is None
+
+
+def test_page_index_needs_both_halves_in_every_row_group() -> None:
+    footer = read_footer(small_file())
+    first, second = footer.row_groups
+    assert has_page_index(footer)
+    key = second.chunks["url_surtkey"]
+    for missing in (replace(key, column_index=None), replace(key, offset_index=None)):
+        poorer = replace(second, chunks={**second.chunks, "url_surtkey": missing})
+        assert not has_page_index(replace(footer, row_groups=(first, poorer)))
+    assert not has_page_index(replace(footer, row_groups=()))

@@ -1,5 +1,6 @@
 """Footers with a single error, and damaged footers."""
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -7,10 +8,12 @@ import pyarrow as pa
 import pytest
 
 from catalogue.errors import BadFooter
-from catalogue.parquet.footer import TRAILER
+from catalogue.parquet.footer import TRAILER, examine_footer
 from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT
-from tests.support.footers import KEY, STATUS, TIME, Items, Made, decoded, field, made, small_file, write
-from tests.support.mirrors import read_footer
+from catalogue.parquet.thrift_encode import encode_list
+from catalogue.settings import Limits
+from tests.support.footers import KEY, STATUS, TIME, Items, Made, decoded, field, made, put_together, small_file, write
+from tests.support.mirrors import raw_footer, read_footer
 
 
 def no_schema(footer: Made) -> None:
@@ -173,3 +176,73 @@ def test_repeated_columns_may_have_any_number_of_values() -> None:
     found = decoded(footer)
     assert not found.columns["fetch_time"].flat
     assert found.row_groups[0].chunks["fetch_time"].num_values == 7
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        (pa.int64(), "int64"),
+        # Their values are text in rows, but not in files.
+        (pa.time64("us"), "int64"),
+        (pa.decimal256(50, 2), "fixed_len_byte_array"),
+    ],
+)
+def test_rejects_keys_that_are_not_text(kind: pa.DataType, named: str) -> None:
+    data = write(pa.table({"url_surtkey": pa.array([200, 500], pa.int64()).cast(kind)}))
+    with pytest.raises(BadFooter, match=f"the column url_surtkey holds {named} and not text"):
+        examine_footer(raw_footer(data), len(data))
+
+
+# Hostile footers
+
+
+SMALL = made(small_file())
+
+MAX_FOOTER = Limits().max_footer
+
+
+def with_unknown_field(kind: int, value: bytes) -> bytes:
+    """A footer with one more field, number 100."""
+    return SMALL.footer[:-1] + bytes([kind]) + b"\xc8\x01" + value + b"\x00"
+
+
+def wide(columns: int) -> bytes:
+    """A schema of that many leaves and one row group that has them all, in which every number is small."""
+    footer = made(small_file(), row_groups=1)
+    footer.fields[2][1].values[1:] = [{1: (I32, 1), 4: (BINARY, b"%d" % number)} for number in range(columns)]
+    footer.element(0)[5] = (I32, columns)
+    chunk = footer.chunk(0, 1)
+    footer.group(0)[1] = (LIST, Items(STRUCT, [chunk]))
+    packed = put_together(chunk)
+    before, after = footer.footer.split(encode_list(STRUCT, [packed]))
+    return before + encode_list(STRUCT, [packed] * columns) + after
+
+
+def nested(depth: int) -> bytes:
+    footer = made(small_file())
+    footer.fields[2][1].values[1:1] = [{4: (BINARY, b"g"), 5: (I32, 1)}] * depth
+    return footer.footer
+
+
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "thousands of chunks and leaves": lambda: wide(2_000),
+    "groups within each other": lambda: nested(3_000),
+    "a list of two thousand millions": lambda: with_unknown_field(LIST, b"\xf5\xff\xff\xff\xff\x07"),
+    "a string of two thousand millions": lambda: with_unknown_field(BINARY, b"\xff\xff\xff\xff\x07"),
+    "lists within each other": lambda: with_unknown_field(LIST, b"\x19" * MAX_FOOTER),
+    "nothing": lambda: b"",
+    "zeros": lambda: bytes(MAX_FOOTER),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_rejects_bombs_in_bounded_memory(name: str) -> None:
+    bomb = BOMBS[name]()
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadFooter):
+            examine_footer(bomb, 1 << 30)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 << 20

@@ -18,7 +18,7 @@ from catalogue.parquet.page_index import OffsetIndex, decode_offset_index
 from catalogue.parquet.splice import ChunkPages, splice
 from tests.support.amounts import in_part, in_soak
 from tests.support.footers import write
-from tests.support.mirrors import index_paths, one_of_each_crawl, read_footer
+from tests.support.mirrors import index_paths, read_footer
 from tests.support.page_indexes import located_by_headers
 from tests.support.spliced import ROWS, groups, read, spliced, wide_table
 
@@ -59,15 +59,6 @@ def check_file(data: bytes) -> int:
 @pytest.mark.parametrize("version", ["1.0", "2.4", "2.6"])
 def test_versions_of_the_format(wide: pa.Table, version: str) -> None:
     assert check_file(write(wide, version=version, compression="gzip")) == wide.num_columns
-
-
-@in_soak
-def test_every_column_of_a_file_of_each_crawl(mirror: Path) -> None:
-    paths = one_of_each_crawl(mirror)
-    assert len(paths) >= 3
-    for path in paths:
-        data = path.read_bytes()
-        assert check_file(data) == sum(map(len, groups(data))) >= 50
 
 
 # Some pages of a chunk
@@ -289,22 +280,3 @@ def test_files_of_duckdb(wide: pa.Table, tmp_path: Path, codec: str, version: st
     assert check_file(data) == check_pages_of(data)["in all"] == chunks
     reported = {chunk.dictionary_coded for group in groups(data) for chunk in group}
     assert reported <= {0, 1} or reported == {None}  # before 2.0 it does not say
-
-
-@in_soak
-def test_duckdb_reads_the_same_in_a_spliced_file(wide: pa.Table, tmp_path: Path) -> None:
-    """So what is spliced is a file of the format, not just one that pyarrow makes do with."""
-    data = paged(wide, dictionary_pagesize_limit=400, compression="zstd")
-    footer, path = read_footer(data), tmp_path / "spliced.parquet"
-    group, checked = footer.row_groups[0], 0
-    with duckdb.connect() as connection:
-        for name, chunk in group.chunks.items():
-            index = located(data, chunk, group.num_rows)
-            dictionary = chunk.range.start < index.offsets[0]
-            for chosen in {(0,), (0, len(index) - 1), tuple(range(len(index)))}:
-                path.write_bytes(picked(data, footer, chunk, index, chosen, dictionary=dictionary))
-                found = connection.sql(f"FROM '{path}'").to_arrow_table().column(0)
-                expected = rows_of(index, chosen, wide[name].combine_chunks())
-                assert found.cast(expected.type).equals(expected), (name, chosen)
-                checked += 1
-    assert checked > 2 * wide.num_columns

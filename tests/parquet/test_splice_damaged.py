@@ -13,7 +13,7 @@ from catalogue.errors import BadFooter
 from catalogue.parquet.splice import ChunkPages, splice
 from catalogue.settings import Settings
 from tests.support.amounts import in_part
-from tests.support.crawls import CRAWL, crawl_of, index_path, table
+from tests.support.crawls import crawl_of, harvest_footers, index_path, table
 from tests.support.footers import write
 from tests.support.mirrors import one_of_each_crawl, raw_footer, read_footer
 from tests.support.spliced import ROWS, groups, headers_of, read, spliced, wide_table
@@ -92,13 +92,7 @@ def change(old: str, new: str) -> Callable[[bytes], bytes]:
     [
         ("url", 1, change("1c1514", "1c1516"), 0, "its page headers count 41 values, not 40"),
         ("warc_record_offset", 0, change("15141500", "15141512"), 0, "encoding 9, which the footer does not list"),
-        (
-            "content_languages",
-            1,
-            change("151015061506", "151015081506"),
-            0,
-            "encoding of definition levels",
-        ),
+        ("content_languages", 1, change("151015061506", "151015081506"), 0, "encoding of definition levels"),
         ("url", 0, change("15bed2ab970e3c", "35bed2ab970e1c"), 1, "has no checksum, although other pages"),
         ("url", 0, change("15bed2ab970e3c", "16bed2ab970e3c"), 1, "no page starts there"),
     ],
@@ -130,7 +124,7 @@ def test_rejects_damaged_page_headers(
     data[end + 10] ^= flip
     file.write_bytes(data)
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
-        cat.harvest(CRAWL)
+        harvest_footers(cat)
         with pytest.raises(BadFooter, match=sign):
             cat.captures("*", columns=[column]).to_arrow()
 
@@ -144,7 +138,7 @@ def test_rejects_keys_outside_the_bounds_of_the_footer(tmp_path: Path, *, write_
         change=lambda path: path.write_bytes(_with_greatest_key(path.read_bytes(), b"039", b"030")),
     )
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
-        cat.harvest(CRAWL)
+        harvest_footers(cat)
         with pytest.raises(BadFooter, match="row group 0: it holds keys outside the bounds in the file's footer"):
             cat.captures("example.com/*").to_arrow()
 
@@ -168,6 +162,6 @@ def test_rejects_a_column_whose_type_has_the_wrong_kind(tmp_path: Path) -> None:
     rows = table(["com,example)/"], warc_record_offset=pa.array([7], pa.int32()))
     crawl_of(tmp_path, rows, write_page_index=False, change=damage)
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
-        cat.harvest(CRAWL)
+        harvest_footers(cat)
         with pytest.raises(BadFooter, match="column warc_record_offset: index out of bounds"):
             cat.captures("*", columns=["warc_record_offset"]).to_arrow()

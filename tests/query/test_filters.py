@@ -1,20 +1,16 @@
 """One grammar for status, media type and language: command line, Python, web form and JSON API."""
 
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import pyarrow as pa
 import pytest
 
 import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.errors import QueryError
-from catalogue.settings import Settings
 from tests.cli.test_cli import sentence
-from tests.support.amounts import in_part, in_soak
+from tests.support.amounts import in_part
 from tests.support.commands import Command
-from tests.support.crawls import crawl_of, table
 from tests.support.serving import get
 from tests.support.web_pages import page, rows, search, serving_site
 
@@ -61,10 +57,7 @@ def test_parses_filters(harvested: Catalogue, captures_of_site: int, filters: di
 @in_part(2)
 @pytest.mark.parametrize(
     "filters",
-    [
-        {"status": "3xx,404", "mime": "text/*"},
-        {"status": "200", "mime": "text/html,image/", "lang": "eng,deu"},
-    ],
+    [{"status": "3xx,404", "mime": "text/*"}, {"status": "200", "mime": "text/html,image/", "lang": "eng,deu"}],
 )
 def test_all_interfaces_return_the_same(
     site: str, asking: Command, harvested: Catalogue, crawl: str, filters: dict[str, str]
@@ -116,37 +109,6 @@ def test_plans_equal_those_of_where(harvested: Catalogue, columns: str | None) -
     )
 
 
-@in_soak
-def test_uses_declared_types_in_crawls_without_detected_types(tmp_path: Path) -> None:
-    keys = [f"com,example)/{number}" for number in range(4)]
-    declared = pa.array(["text/html", "text/plain", "text/html", "unk"])
-    detected = pa.array(["application/pdf", None, "text/html", "text/html"], pa.string())
-    crawls = {
-        "CC-MAIN-2013-20": table(keys, content_mime_type=declared),
-        "CC-MAIN-2014-10": table(
-            keys, content_mime_type=declared, content_mime_detected=pa.array([None] * 4, pa.string())
-        ),
-        "CC-MAIN-2022-33": table(keys, content_mime_type=declared, content_mime_detected=detected),
-    }
-    for name, rows_of in crawls.items():
-        crawl_of(tmp_path / "source", rows_of, crawl=name)
-    settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
-    with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        cat.harvest([*crawls])
-        for filters, expected in (
-            ({"mime": "text/html"}, {"CC-MAIN-2022-33": "23", "CC-MAIN-2014-10": "02", "CC-MAIN-2013-20": "02"}),
-            ({"mime": "application/*"}, {"CC-MAIN-2022-33": "0"}),
-            ({"mime": "unk,text/plain"}, {"CC-MAIN-2022-33": "1", "CC-MAIN-2014-10": "13", "CC-MAIN-2013-20": "13"}),
-            ({"mime": "text/*", "status": 404}, {"CC-MAIN-2014-10": "1", "CC-MAIN-2013-20": "1"}),
-        ):
-            found = cat.captures("*.com", columns=["url_surtkey"], ordered=True, subsets="all", **filters)
-            by_crawl: dict[str, str] = {}
-            for row in found.to_arrow().to_pylist():
-                by_crawl[row["crawl"]] = by_crawl.get(row["crawl"], "") + row["url_surtkey"][-1]
-            assert by_crawl == expected
-            assert found.count() == sum(map(len, expected.values()))
-
-
 @in_part(3)
 @pytest.mark.parametrize(
     ("words", "same"),
@@ -165,10 +127,7 @@ def test_repeated_options_are_alternatives(asking: Command, words: list[str], sa
 
 @pytest.mark.parametrize(
     ("words", "option"),
-    [
-        (["query", SITE, "--limit", "1", "--limit", "2"], "--limit"),
-        (["sample", "-n", "1", "--size", "2"], "-n"),
-    ],
+    [(["query", SITE, "--limit", "1", "--limit", "2"], "--limit"), (["sample", "-n", "1", "--size", "2"], "-n")],
 )
 def test_rejects_repeated_single_options(asking: Command, words: list[str], option: str) -> None:
     ran = asking(*words)

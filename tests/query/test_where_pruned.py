@@ -76,36 +76,15 @@ def test_extracts_prefixes(sql: str, connection: duckdb.DuckDBPyConnection) -> N
 @pytest.mark.parametrize(
     "sql",
     [
-        "true",
-        "fetch_status = 200 OR url = 'a'",
-        "NOT fetch_status = 200",
-        "fetch_status <> 200",
-        "fetch_status IS NULL",
-        "fetch_status IS DISTINCT FROM 200",
-        "fetch_status + 1 = 200",
-        "fetch_status = url_port",
-        "fetch_status = 200.5",
-        "fetch_status < 1e2",
-        "fetch_status = '200'",
-        "fetch_status = NULL",
-        "fetch_status = true",
-        "fetch_status IN (200, NULL)",
-        "fetch_status IN (200, url_port)",
-        "200 IN (fetch_status, 5)",
-        "fetch_status = 5::INTEGER",
-        "url = 5",
-        "url = 'A' COLLATE NOCASE",
-        "lower(url) = 'a'",
-        "url LIKE 'a%'",
-        "starts_with('https://', url)",
-        "starts_with(url, url_path)",
-        "crawl = 'CC-MAIN-2022-05'",
-        "subset IN ('warc', 'robotstxt')",
-        "fetch_time > '2022-01-31'",
-        "warc_record_id = 'x'::BLOB",
-        "CASE WHEN fetch_status = 200 THEN url = 'a' END",
-        "coalesce(fetch_status = 200, true)",
-        "fetch_status = " + "9" * 5000,
+        *("true", "fetch_status = 200 OR url = 'a'", "NOT fetch_status = 200", "fetch_status <> 200"),
+        *("fetch_status IS NULL", "fetch_status IS DISTINCT FROM 200", "fetch_status + 1 = 200"),
+        *("fetch_status = url_port", "fetch_status = 200.5", "fetch_status < 1e2", "fetch_status = '200'"),
+        *("fetch_status = NULL", "fetch_status = true", "fetch_status IN (200, NULL)"),
+        *("fetch_status IN (200, url_port)", "200 IN (fetch_status, 5)", "fetch_status = 5::INTEGER", "url = 5"),
+        *("url = 'A' COLLATE NOCASE", "lower(url) = 'a'", "url LIKE 'a%'", "starts_with('https://', url)"),
+        *("starts_with(url, url_path)", "crawl = 'CC-MAIN-2022-05'", "subset IN ('warc', 'robotstxt')"),
+        *("fetch_time > '2022-01-31'", "warc_record_id = 'x'::BLOB", "CASE WHEN fetch_status = 200 THEN url = 'a' END"),
+        *("coalesce(fetch_status = 200, true)", "fetch_status = " + "9" * 5000),
     ],
 )
 def test_ignores_other_conditions(sql: str) -> None:
@@ -250,12 +229,8 @@ def test_prunes_something(connection: duckdb.DuckDBPyConnection) -> None:
     """Otherwise the test above would pass without pruning."""
     total = 0
     for sql in (
-        "fetch_status = 5",
-        "5 > url_port",
-        "url_port IN (1, 2, 3)",
-        "fetch_status BETWEEN 1 AND 3 AND url > ''",
-        "url_surtkey > 'is,'",
-        "warc_record_offset < 5",
+        *("fetch_status = 5", "5 > url_port", "url_port IN (1, 2, 3)", "fetch_status BETWEEN 1 AND 3 AND url > ''"),
+        *("url_surtkey > 'is,'", "warc_record_offset < 5"),
     ):
         pruned_groups = sum(check(sql, parse_where(sql), seed, connection) for seed in range(8))
         assert pruned_groups > 0, sql
@@ -272,7 +247,7 @@ def test_prunes_files_of_every_writer(mirror: Path, connection: duckdb.DuckDBPyC
         file = pq.ParquetFile(path)
         tables = [file.read_row_group(ordinal, names).cast(schema) for ordinal in range(len(groups))]
         found, rng = 0, Random(path.name)
-        for _ in range(3):
+        for _ in range(2):
             table = rng.choice(tables)
             row = table.slice(rng.randrange(table.num_rows), 1).to_pylist()[0]
             quoted = "'" + row["url"].replace("'", "''") + "'"

@@ -1,6 +1,7 @@
 """Queries of the CDX index and of the columnar index have the same rows, for every era."""
 
 import gzip
+import json
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,8 +24,8 @@ from tests.read.test_answers import in_order
 from tests.support.amounts import in_part, in_soak
 from tests.support.cdx_indexes import CdxIndex, make_index
 from tests.support.commands import Command
-from tests.support.crawls import crawl_of, table
-from tests.support.faults import FaultServer
+from tests.support.crawls import crawl_of, harvest_footers, table
+from tests.support.faults import Fault, FaultServer, Kind, Request
 
 READ = [*COLUMNS, "crawl", "subset"]
 
@@ -34,14 +35,18 @@ def crawls(columnar: Catalogue) -> tuple[str, ...]:
     return columnar.session.metadata().crawls
 
 
+@pytest.fixture(scope="module")
+def newest(crawls: tuple[str, ...]) -> str:
+    return newest_first(crawls)[0]
+
+
 @pytest.fixture
-def small_mirror(whole_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> Path:
+def small_mirror(whole_mirror: Path, newest: str, tmp_path: Path) -> Path:
     """A copy of the CDX index of the newest crawl."""
-    crawl = newest_first(crawls)[0]
     folder = tmp_path / "mirror"
-    copytree(whole_mirror / index_folder(crawl), folder / index_folder(crawl))
-    (folder / shards_path(crawl)).parent.mkdir(parents=True)
-    (folder / shards_path(crawl)).write_bytes((whole_mirror / shards_path(crawl)).read_bytes())
+    copytree(whole_mirror / index_folder(newest), folder / index_folder(newest))
+    (folder / shards_path(newest)).parent.mkdir(parents=True)
+    (folder / shards_path(newest)).write_bytes((whole_mirror / shards_path(newest)).read_bytes())
     return folder
 
 
@@ -61,15 +66,10 @@ def comparable(table: pa.Table) -> pa.Table:
 @pytest.mark.parametrize(
     "conditions",
     [
-        {"status": "2xx"},
-        {"mime": "text/html"},
-        {"lang": "deu"},
+        *({"status": "2xx"}, {"mime": "text/html"}, {"lang": "deu"}),
         {"where": "warc_record_length < 900 AND fetch_status >= 300", "subsets": "all"},
-        {"from_": "2022", "to": "20220822"},
-        {"subsets": ["crawldiagnostics", "robotstxt"]},
-        {"ordered": True, "limit": 40},
-        {"unique": "url"},
-        {"exact_url": True},
+        *({"from_": "2022", "to": "20220822"}, {"subsets": ["crawldiagnostics", "robotstxt"]}),
+        *({"ordered": True, "limit": 40}, {"unique": "url"}, {"exact_url": True}),
     ],
     ids=" ".join,
 )
@@ -89,12 +89,10 @@ def test_conditions_hold_in_both_indexes(
     assert other.num_rows
 
 
-def test_order_of_subsets_does_not_depend_on_the_order_in_the_query(
-    columnar: Catalogue, crawls: tuple[str, ...]
-) -> None:
-    crawl, subsets = newest_first(crawls)[0], ["robotstxt", "crawldiagnostics", "warc"]
+def test_order_of_subsets_does_not_depend_on_the_order_in_the_query(columnar: Catalogue, newest: str) -> None:
+    subsets = ["robotstxt", "crawldiagnostics", "warc"]
     for index in ("columnar", "cdx"):
-        rows = columnar.captures("*.com", crawls=crawl, subsets=subsets, columns=["url_surtkey"], index=index)
+        rows = columnar.captures("*.com", crawls=newest, subsets=subsets, columns=["url_surtkey"], index=index)
         found = rows.to_arrow().column("subset").to_pylist()
         assert found == sorted(found, key=SUBSETS.index)
         assert len({*found}) > 1
@@ -119,27 +117,29 @@ def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_pa
         index = make_index(crawl, lines_of(batch), lines_a_block=1)
         write_index(folder, index)
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(folder))) as cat:
-        cat.harvest(["2014-10", "2022-33"])
-        for index_name in ("columnar", "cdx"):
-            captures = cat.captures(
-                "*.com",
-                crawls=["2014-10", "2022-33"],
-                mime="text/html",
-                columns=["url_surtkey"],
-                index=index_name,
-                subsets="all",
-            )
-            found = [(row["crawl"][len("CC-MAIN-") :], row["url_surtkey"][-1]) for row in captures]
-            assert found == [("2022-33", "2"), ("2014-10", "0"), ("2014-10", "2"), ("2014-10", "3")]
+        for crawl in ("CC-MAIN-2014-10", "CC-MAIN-2022-33"):
+            harvest_footers(cat, crawl)
+        both: dict[str, Any] = {"crawls": ["2014-10", "2022-33"], "columns": ["url_surtkey"], "subsets": "all"}
+        for words, newer, older in (
+            ({"mime": "text/html"}, "2", "023"),
+            ({"mime": "application/*"}, "0", ""),
+            ({"mime": "unk,text/plain"}, "13", "1"),
+            ({"mime": "text/*", "status": 404}, "", "1"),
+        ):
+            for index_name in ("columnar", "cdx"):
+                found = cat.captures("*.com", **both, **words, index=index_name)
+                listed = [(row["crawl"], row["url_surtkey"][-1]) for row in found]
+                assert listed == [("CC-MAIN-2022-33", key) for key in newer] + [
+                    ("CC-MAIN-2014-10", key) for key in older
+                ]
+                assert found.count() == len(listed)
 
 
-def test_many_urls_read_each_block_once(columnar: Catalogue, crawls: tuple[str, ...]) -> None:
-    crawl = newest_first(crawls)[0]
-    rows = columnar.captures("*", crawls=crawl, columns=["url"], subsets="all").to_arrow().column("url").to_pylist()
+def test_many_urls_read_each_block_once(columnar: Catalogue, newest: str) -> None:
+    rows = columnar.captures("*", crawls=newest, columns=["url"], subsets="all").to_arrow().column("url").to_pylist()
     urls = random.Random(6).sample(sorted({url for url in rows if "*" not in url}), 300)
-    one, other = (
-        columnar.captures(urls, crawls=crawl, columns=READ, index=index, subsets="all") for index in ("columnar", "cdx")
-    )
+    words: dict[str, Any] = {"crawls": newest, "columns": READ, "subsets": "all"}
+    one, other = (columnar.captures(urls, **words, index=index) for index in ("columnar", "cdx"))
     assert comparable(other.to_arrow()).equals(comparable(one.to_arrow()))
     read = [(read.path, read.range) for planned in other.plan.blocks for read in planned.reads]
     ends: dict[str, int] = {}
@@ -151,35 +151,33 @@ def test_many_urls_read_each_block_once(columnar: Catalogue, crawls: tuple[str, 
 
 @in_soak
 def test_blocks_are_read_by_several_requests_where_requests_are_not_limited(
-    columnar: Catalogue, crawls: tuple[str, ...], tmp_path: Path
+    columnar: Catalogue, newest: str, tmp_path: Path
 ) -> None:
-    crawl = newest_first(crawls)[0]
     (batch,) = (
-        columnar.captures("*.com", crawls=crawl, columns=READ, ordered=True, subsets="all").to_arrow().to_batches()
+        columnar.captures("*.com", crawls=newest, columns=READ, ordered=True, subsets="all").to_arrow().to_batches()
     )
-    write_index(tmp_path / "mirror", make_index(crawl, lines_of(batch)))
+    write_index(tmp_path / "mirror", make_index(newest, lines_of(batch)))
     with FaultServer(tmp_path / "mirror") as server:
         answers, requests = [], []
         for rate in (None, 1000.0):
             settings = Settings(source=server.url, cache_size=0, rate=rate, bandwidth=10_000, latency=0.01)
             with catalogue.open(tmp_path / f"data-{rate}", settings=settings) as cat:
-                cat.harvest(crawl, index="cdx")
-                found = cat.captures("*.com", crawls=crawl, index="cdx", subsets="all")
+                cat.harvest(newest, index="cdx")
+                found = cat.captures("*.com", crawls=newest, index="cdx", subsets="all")
                 server.reset()
                 answers.append(found.to_arrow())
                 assert len(server.log) == found.plan.requests
                 requests.append([(request.path, request.headers["range"]) for request in server.log])
-                some = cat.captures("*.com", crawls=crawl, index="cdx", limit=1, subsets="all").plan
+                some = cat.captures("*.com", crawls=newest, index="cdx", limit=1, subsets="all").plan
                 assert some.requests == len({path for path, _ in requests[-1]})  # one after another
         assert answers[0] == answers[1]
         assert len(requests[0]) > len(requests[1]) == len({path for path, _ in requests[1]})
 
 
-def test_first_question_needs_nothing_stored(small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> None:
-    crawl = newest_first(crawls)[0]
+def test_first_question_needs_nothing_stored(small_mirror: Path, newest: str, tmp_path: Path) -> None:
     with FaultServer(small_mirror) as server:
         asks = Command(tmp_path / "data", server.url, tmp_path)
-        words = ["query", "https://example.com/", "--crawl", crawl]
+        words = ["query", "https://example.com/", "--crawl", newest]
         refused = asks(*words[:2])
         assert refused.status == 2
         assert "add --crawl latest, or run: catalogue harvest --crawl latest" in refused.err
@@ -192,33 +190,22 @@ def test_first_question_needs_nothing_stored(small_mirror: Path, crawls: tuple[s
         assert {row["url_surtkey"] for row in ran.json_lines()} == {"com,example)/"}
         assert len(server.log) <= plan["requests"]
         assert server.body_bytes_sent <= plan["bytes"]
-
-
-def test_what_was_searched_is_kept(small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> None:
-    crawl = newest_first(crawls)[0]
-    with FaultServer(small_mirror) as server:
-        asks = Command(tmp_path / "data", server.url, tmp_path)
-        words = ["query", "https://example.com/", "--crawl", crawl]
-        first = asks(*words)
-        server.reset()
+        server.reset()  # what was searched and read is stored
         assert asks("plan", *words[1:], "--json").json()["requests"] == 0
-        assert asks(*words).out == first.out
+        assert asks(*words).out == ran.out
         assert not server.log
-        assert asks(*words, "--no-cache").out == first.out
+        assert asks(*words, "--no-cache").out == ran.out
         assert [request.path.rpartition("/")[2][:4] for request in server.log] == ["cdx-"]
 
 
-def test_cost_of_blocks_is_checked_after_the_search(
-    small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path
-) -> None:
-    crawl = newest_first(crawls)[0]
+def test_cost_of_blocks_is_checked_after_the_search(small_mirror: Path, newest: str, tmp_path: Path) -> None:
     with FaultServer(small_mirror) as server:
         asks = Command(tmp_path / "data", server.url, tmp_path)
-        words = ["query", "*", "--crawl", crawl, "--index", "cdx", "--count"]
+        words = ["query", "*", "--crawl", newest, "--index", "cdx", "--count"]
         estimate = asks("plan", *words[1:-1], "--json").json()
         exact = asks("plan", *words[1:-1], "--indexes", "--json").json()
         assert exact["exact"]
-        shards = sorted((small_mirror / index_folder(crawl)).glob("*.gz"))
+        shards = sorted((small_mirror / index_folder(newest)).glob("*.gz"))
         listed = asks("plan", *words[1:-1], "--indexes", "--paths").out.split()
         assert listed == [str(shard.relative_to(small_mirror)) for shard in shards]
         assert exact["bytes"] == sum(shard.stat().st_size for shard in shards)
@@ -232,14 +219,13 @@ def test_cost_of_blocks_is_checked_after_the_search(
         assert asks(*words, "--max-bytes", str(max(estimate["bytes"], exact["bytes"]))).status == 0
 
 
-def test_searches_once_in_a_session(small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> None:
-    crawl = newest_first(crawls)[0]
+def test_searches_once_in_a_session(small_mirror: Path, newest: str, tmp_path: Path) -> None:
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat:
-        found = cat.captures("example.com/", crawls=crawl, index="cdx", subsets="all")
+        found = cat.captures("example.com/", crawls=newest, index="cdx", subsets="all")
         assert found.plan.searched
         rows = found.to_arrow()
         before = cat.session.requests
-        again = cat.captures("example.com/", crawls=crawl, index="cdx", subsets="all")
+        again = cat.captures("example.com/", crawls=newest, index="cdx", subsets="all")
         assert again.plan.exact
         assert again.to_arrow() == rows
         assert cat.session.requests - before == again.plan.requests
@@ -263,17 +249,17 @@ LIST, LAST_SHARD = "cc-index/collections/*/indexes/cluster.idx", "cc-index/colle
 
 
 @pytest.mark.parametrize(
-    ("damage", "error"),
+    "damage",
     [
-        (changed(LIST, lambda data: data[:-7]), BadCdx),
-        (changed(LIST, without_last_shard), BadCdx),
-        (changed(LIST, lambda _: b""), BadCdx),
-        (changed(LIST, lambda data: data.replace(b"\t1\n", b"\t2\n", 1)), BadCdx),
-        (changed(LAST_SHARD, lambda data: data + b"\0"), BadCdx),
-        (changed(LAST_SHARD, lambda data: b"\0" * len(data)), BadCdx),
-        (changed(LAST_SHARD, lambda data: gzip.compress(b"x 1 {}\n").ljust(len(data), b"\0")), BadCdx),
-        (changed("crawl-data/*/cc-index.paths.gz", lambda data: data[:-3]), BadCdx),
-        (changed("crawl-data/*/cc-index.paths.gz", lambda _: gzip.compress(b"nothing\n")), BadCdx),
+        changed(LIST, lambda data: data[:-7]),
+        changed(LIST, without_last_shard),
+        changed(LIST, lambda _: b""),
+        changed(LIST, lambda data: data.replace(b"\t1\n", b"\t2\n", 1)),
+        changed(LAST_SHARD, lambda data: data + b"\0"),
+        changed(LAST_SHARD, lambda data: b"\0" * len(data)),
+        changed(LAST_SHARD, lambda data: gzip.compress(b"x 1 {}\n").ljust(len(data), b"\0")),
+        changed("crawl-data/*/cc-index.paths.gz", lambda data: data[:-3]),
+        changed("crawl-data/*/cc-index.paths.gz", lambda _: gzip.compress(b"nothing\n")),
     ],
     ids=[
         *("list ends within a line", "list lacks a shard", "list is empty", "numbers of blocks are wrong"),
@@ -281,15 +267,12 @@ LIST, LAST_SHARD = "cc-index/collections/*/indexes/cluster.idx", "cc-index/colle
         *("list of files is truncated", "list of files has no shard"),
     ],
 )
-def test_damage_is_an_error(
-    small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path, damage: Callable[[Path], None], error: type[Exception]
-) -> None:
-    crawl = newest_first(crawls)[0]
+def test_damage_is_an_error(small_mirror: Path, newest: str, tmp_path: Path, damage: Callable[[Path], None]) -> None:
     damage(small_mirror)
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat:
-        with pytest.raises(error) as raised:
-            cat.captures("*", crawls=crawl, index="cdx", subsets="all").to_arrow()
-        assert crawl in str(raised.value)
+        with pytest.raises(BadCdx) as raised:
+            cat.captures("*", crawls=newest, index="cdx", subsets="all").to_arrow()
+        assert newest in str(raised.value)
 
 
 def test_changed_list_is_an_error_once(tmp_path: Path) -> None:
@@ -309,13 +292,12 @@ def test_changed_list_is_an_error_once(tmp_path: Path) -> None:
         assert again.fetch_indexes().exact
 
 
-def test_missing_indexes_are_named(small_mirror: Path, crawls: tuple[str, ...], tmp_path: Path) -> None:
+def test_missing_indexes_are_named(small_mirror: Path, tmp_path: Path) -> None:
     with (
         catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat,
         pytest.raises(NotHarvested, match="the source has no CDX index of it"),
     ):
         cat.captures("example.com/", crawls="2014-10", index="cdx", subsets="all").to_arrow()
-    assert crawls
 
 
 def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path, tmp_path: Path) -> None:
@@ -337,3 +319,30 @@ def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path,
         pytest.raises(QueryError, match=r"nothing is stored in .*; add crawls='latest', or run: catalogue harvest"),
     ):
         cat.captures("example.com", index="cdx", subsets="all")
+
+
+@pytest.mark.parametrize("index", ["cdx", "auto"])
+def test_rows_of_two_versions_of_a_file_are_an_error(whole_mirror: Path, index: str, tmp_path: Path) -> None:
+    """Nothing is stored, so no request names a version."""
+    crawl = max(path.name for path in (whole_mirror / "cc-index/collections").iterdir())
+    shards = sorted((whole_mirror / index_folder(crawl)).glob("cdx-*.gz"))
+    lines = [line for shard in shards for line in gzip.decompress(shard.read_bytes()).decode().splitlines()]
+    made = make_index(crawl, lines, blocks_a_shard=len(lines))
+    (shard,) = made.shards
+    served = made.files | {shards_path(crawl): gzip.compress(shard.encode())}
+    urls = [json.loads(line.split(" ", 2)[2])["url"] for line in (lines[0], lines[-1])]
+
+    def replaced(request: Request) -> Fault | None:
+        return Fault(Kind.CHANGED_ETAG) if request.path == shard and request.attempt else None
+
+    for script in (None, replaced):
+        with FaultServer(served, script=script) as server:
+            settings = Settings(source=server.url, cache=tmp_path / f"cache of {script}")
+            with catalogue.open(tmp_path / f"data of {script}", settings=settings) as cat:
+                found = cat.captures(urls, crawls=crawl, subsets="all", index=index)
+                if script:
+                    with pytest.raises(FileChanged, match="was replaced while it was read"):
+                        found.to_arrow()
+                else:
+                    assert found.to_arrow().num_rows >= len(urls)
+            assert sum(exchange.path == shard for exchange in server.settle()) > 1

@@ -20,7 +20,7 @@ from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import Scan, random_patterns
 from tests.support.amounts import in_part, in_soak
-from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.crawls import CRAWL, crawl_of, harvest_footers, table
 from tests.support.executors import Recording, opened
 from tests.support.mirrors import whole_table
 
@@ -143,7 +143,7 @@ def harvested(folder: Path, *tables: pa.Table, **options: Any) -> Iterator[Catal
     crawl_of(folder / "mirror", *tables, **options)
     settings = Settings(source=str(folder / "mirror"), cache=folder / "cache", bandwidth=1e4)
     with catalogue.open(folder / "data", settings=settings) as cat:
-        cat.harvest(CRAWL)
+        harvest_footers(cat)
         yield cat
 
 

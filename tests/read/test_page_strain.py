@@ -19,7 +19,7 @@ from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from tests.support.amounts import in_soak
-from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.crawls import CRAWL, crawl_of, harvest_footers, table
 from tests.support.footers import each_field
 from tests.support.mirrors import read_footer
 from tests.support.page_indexes import encode_column_index
@@ -78,7 +78,7 @@ def test_plans_again_after_fetching_indexes(opened: Opened, tmp_path: Path) -> N
         tmp_path / "source", rows, change=without_null_counts, row_group_size=60_000, data_page_size=1 << 13
     )
     cat = opened(folder, 1e5, 0.01)
-    cat.harvest(CRAWL)
+    harvest_footers(cat)
     found = cat.captures("*.com", limit=5, columns=["url", "content_digest"], index="columnar")
     first = found.plan
     assert first.indexes
@@ -101,7 +101,7 @@ def test_wrong_index_counts_no_rows_twice(opened: Opened, tmp_path: Path, messag
     keys = [f"com,{host})/{number:05}" for host in ("aaa", "bbb") for number in range(9000)]
     folder = crawl_of(tmp_path / "source", table([*keys]), change=later_than_it_does, data_page_size=1 << 13)
     cat = opened(folder, 1e5, 0.0001)
-    cat.harvest(CRAWL, pages=True)
+    harvest_footers(cat, pages=True)
     requested = cat.captures("aaa.com/*", index="columnar").counting()
     counted = requested.plan.counted[CRAWL]
     assert counted > 1000
@@ -115,7 +115,7 @@ def test_order_and_limits_do_not_depend_on_what_is_cached(opened: Opened, tmp_pa
     folder = crawl_of(tmp_path / "source", rows, row_group_size=300, write_page_index=False)
     with LoopbackServer(folder) as server:
         cat = opened(server.url, 1e7, 0.1, cache_size=1 << 24)
-        cat.harvest(CRAWL)
+        harvest_footers(cat)
         cat.captures("host.com/00001", columns=[KEY_COLUMN], index="columnar").to_arrow()
         columns = [KEY_COLUMN, "fetch_status"]
         found = cat.captures("host.com/*", columns=columns, index="columnar")
@@ -137,7 +137,7 @@ def test_second_wave_makes_no_more_requests_than_planned(opened: Opened, tmp_pat
     folder = crawl_of(tmp_path / "source", rows, row_group_size=1000, data_page_size=1 << 12)
     with LoopbackServer(folder) as server:
         cat = opened(server.url, 1e7, 0.005, rate=50.0)
-        cat.harvest(CRAWL, pages=True)
+        harvest_footers(cat, pages=True)
         found = cat.captures("host.com/5", columns=["url"], index="columnar")
         assert len(found.plan.waves) == 2
         server.log.clear()
@@ -150,7 +150,7 @@ def test_wrong_null_counts_lose_no_rows(opened: Opened, tmp_path: Path, messages
     keys = [None if n < 300 else f"com,host)/{n:05}" if n % 1000 else None for n in range(4000)]
     folder = crawl_of(tmp_path / "source", table(keys), data_page_size=1 << 12, max_rows_per_page=500)
     cat = opened(folder, 1e4, 0.0)
-    cat.harvest(CRAWL, pages=True)
+    harvest_footers(cat, pages=True)
     with Store(tmp_path / "data" / "footers.sqlite") as store:
         [path] = store.keys("files")
         version = store.get("files", path)
@@ -174,7 +174,7 @@ def test_indexes_of_an_old_version_are_not_used(opened: Opened, tmp_path: Path) 
     keys = [f"com,host)/{number:05}" for number in range(4000)]
     folder = crawl_of(tmp_path / "source", table([*keys]), write_page_index=False, **options)
     reading = opened(folder, 1e5, 1e-4)
-    reading.harvest(CRAWL)
+    harvest_footers(reading)
     batches = reading.captures("host.com/*", columns="url", index="columnar").batches()
     next(batches)
     keys[500], keys[3500] = keys[501], keys[500]
@@ -198,10 +198,10 @@ def test_indexes_are_stored_again_after_forget(opened: Opened, tmp_path: Path) -
             assert len(cat.captures("host.com/04*", index="columnar", columns="url").to_arrow()) == 1000
         return cat.session.store.count("indexes")
 
-    cat.harvest(CRAWL)
+    harvest_footers(cat)
     assert asked() == 1
     cat.forget(CRAWL)
-    cat.harvest(CRAWL)
+    harvest_footers(cat)
     assert asked() == 1
 
 
@@ -209,7 +209,7 @@ def test_query_survives_forget(opened: Opened, tmp_path: Path) -> None:
     tables = [table([f"com,host)/{part}{number:05}" for number in range(4000)]) for part in range(2)]
     folder = crawl_of(tmp_path / "source", *tables, write_page_index=False)
     reading = opened(folder, 1e6, 0.001)
-    reading.harvest(CRAWL)
+    harvest_footers(reading)
     batches = reading.captures("host.com/*", columns="url", index="columnar").batches()
     rows = next(batches).num_rows
     opened(folder, 1e6, 0.001).forget(CRAWL)
@@ -225,7 +225,7 @@ def test_second_wave_keeps_few_row_groups_in_memory(opened: Opened, tmp_path: Pa
     urls = pa.array([rng.randbytes(10).hex() for _ in keys])
     folder = crawl_of(tmp_path / "source", table([*keys], url=urls), row_group_size=rows, compression="zstd")
     cat = opened(folder, 1e6, 0.01)
-    cat.harvest(CRAWL)
+    harvest_footers(cat)
     found = cat.captures("*", where="fetch_status = 200", columns=["url"], index="columnar")
     assert len(found.plan.waves) == 2
     del keys, urls

@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import catalogue
@@ -24,6 +23,7 @@ from catalogue.settings import Settings
 from catalogue.source.folder import FolderSource
 from catalogue.store.database import Store
 from tests.support.amounts import in_part, in_soak
+from tests.support.crawls import crawl_of, harvest_footers
 from tests.support.faults import FaultServer, Kind, only
 
 CRAWL = "CC-MAIN-2022-05"
@@ -48,21 +48,13 @@ def keyed(number: int) -> pa.Table:
 
 
 @contextmanager
-def harvested(folder: Path, *tables: pa.Table, subset: str = "warc", **options: Any) -> Iterator[catalogue.Catalogue]:
+def harvested(folder: Path, *tables: pa.Table, **options: Any) -> Iterator[catalogue.Catalogue]:
     """A crawl of files of these rows, harvested."""
-    paths = []
-    for number, table in enumerate(tables):
-        path = f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset={subset}/part-{number:05}-x.c000.gz.parquet"
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        table = table.replace_schema_metadata({"file": str(number)})  # noqa: PLW2901 - no two footers are the same
-        pq.write_table(table, folder / path, **{"compression": "gzip", **options})
-        paths.append(path)
-    manifest = folder / f"crawl-data/{CRAWL}/cc-index-table.paths.gz"
-    manifest.parent.mkdir(parents=True, exist_ok=True)
-    manifest.write_bytes(gzip.compress("\n".join(paths).encode()))
+    written = {"compression": "gzip", "write_page_index": False, "use_dictionary": True, **options}
+    crawl_of(folder, *tables, crawl=CRAWL, **written)
     (folder / "collinfo.json").write_text(json.dumps([{"id": CRAWL}]), encoding="ascii")
     with catalogue.open(folder / "data", settings=Settings(source=str(folder), cache=folder / "cache")) as cat:
-        cat.harvest(CRAWL, subsets="all")
+        harvest_footers(cat, CRAWL)
         yield cat
 
 

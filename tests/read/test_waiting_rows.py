@@ -8,7 +8,10 @@ import pytest
 
 from catalogue.read.key_order import RowOrder, WaitingRows
 from catalogue.surt import END
-from tests.support.amounts import in_part
+from tests.support.amounts import in_part, part_of
+
+# Rows that wait for others come back in order, from memory and from a file
+
 
 SCHEMA = pa.schema([("key", pa.string()), ("time", pa.int64()), ("text", pa.string()), ("unused", pa.int64())])
 ORDER = RowOrder("key", ["time", "text"])
@@ -46,7 +49,7 @@ def rows_of(tables: list[pa.Table]) -> list[Row]:
 @pytest.mark.parametrize("most", [0, 2000, 1 << 20])
 def test_rows_come_by_key_and_the_other_columns(most: int) -> None:
     chance = Random(most)
-    for _ in range(20):
+    for _ in part_of(range(20), 3):
         added: list[Row] = []
         with closing(WaitingRows(SCHEMA, ORDER, most)) as waiting:
             found: list[pa.Table] = []
@@ -62,11 +65,6 @@ def test_rows_come_by_key_and_the_other_columns(most: int) -> None:
                 assert rows_of(found)[: len(complete)] == complete
             found += waiting.below(END)
         assert rows_of(found) == sorted(added, key=place)
-
-
-def test_nothing_waits() -> None:
-    with closing(WaitingRows(SCHEMA, ORDER)) as waiting:
-        assert [*waiting.below(END)] == []
 
 
 def test_rows_that_are_in_order_are_not_copied() -> None:

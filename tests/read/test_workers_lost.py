@@ -32,7 +32,7 @@ from catalogue.read.workers import SLICE, Workers, run, tasks
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
 from tests.support.commands import Command, ended
-from tests.support.crawls import crawl_of, table
+from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.executors import opened
 from tests.support.faults import FaultServer
 
@@ -96,7 +96,7 @@ def test_explains_errors_of_workers(tmp_path: Path, processes: Executor) -> None
     folder = crawl_of(tmp_path / "source", *(table([f"com,example)/{n}/{m}" for m in range(9)]) for n in range(3)))
     settings = Settings(source=str(folder), cache=tmp_path / "cache")
     with opened(tmp_path / "data", settings, processes) as cat:
-        cat.harvest("CC-MAIN-2022-33")
+        harvest_footers(cat)
         with pytest.raises(QueryError, match="Conversion Error"):
             cat.captures("*", where="CAST(url AS INTEGER) = 1").to_arrow()
         next(folder.rglob("part-00001*")).unlink()
@@ -110,10 +110,7 @@ def test_explains_errors_of_workers(tmp_path: Path, processes: Executor) -> None
 
 
 def test_reports_dead_processes(forks: BaseContext, harvested_data: Path, settings: Settings) -> None:
-    with (
-        ProcessPoolExecutor(1, mp_context=forks) as executor,
-        opened(harvested_data, settings, executor) as cat,
-    ):
+    with ProcessPoolExecutor(1, mp_context=forks) as executor, opened(harvested_data, settings, executor) as cat:
         batches = cat.captures("*", columns=SOME).batches()
         next(batches)
         for process in executor._processes.values():  # noqa: SLF001 - whom to kill
@@ -190,7 +187,7 @@ def test_backfill_survives_a_lost_worker(tmp_path: Path, cluster: LocalCluster) 
     folder = crawl_of(tmp_path / "source", *tables, write_page_index=False, write_statistics=False, row_group_size=300)
     settings = Settings(source=str(folder), cache=tmp_path / "cache")
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        cat.harvest("CC-MAIN-2022-33")
+        harvest_footers(cat)
     copytree(tmp_path / "data", tmp_path / "alone")
     with Client(cluster) as client, opened(tmp_path / "data", settings, client.get_executor(pure=False)) as cat:
         filling = cat.backfill()
@@ -220,7 +217,7 @@ def test_backfill_by_workers_keeps_its_budget_and_continues(tmp_path: Path) -> N
     with FaultServer(folder) as server, ThreadPoolExecutor(3) as executor:
         settings = Settings(source=server.url, cache=tmp_path / "cache", patience=0.0)
         with opened(tmp_path / "data", settings, executor) as cat:
-            cat.harvest("CC-MAIN-2022-33")
+            harvest_footers(cat)
             filling = cat.backfill()
             budget = filling.estimate.bytes // 2
             done = filling.run(budget=budget)

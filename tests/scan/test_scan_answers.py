@@ -72,13 +72,9 @@ def text(draw: Draw, values: Values) -> pl.Expr:
     made: pl.Expr = draw(
         st.sampled_from(
             [
-                column.str.starts_with(whole[:cut]),
-                column.str.ends_with(whole[cut:]),
-                column.str.contains(whole[cut // 2 : cut], literal=True),
-                column.str.contains("com/"),
-                column.str.contains("a.c|/b"),
-                column.str.to_uppercase() == whole.upper(),
-                column.is_null(),
+                *(column.str.starts_with(whole[:cut]), column.str.ends_with(whole[cut:])),
+                *(column.str.contains(whole[cut // 2 : cut], literal=True), column.str.contains("com/")),
+                *(column.str.contains("a.c|/b"), column.str.to_uppercase() == whole.upper(), column.is_null()),
             ]
         )
     )

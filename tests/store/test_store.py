@@ -14,6 +14,7 @@ from sqlitedict import SqliteDict
 from catalogue.errors import NotHarvested, StoreDamaged
 from catalogue.parquet.page_index import Indexes
 from catalogue.store.database import Store
+from catalogue.store.locks import remote_kind
 from catalogue.store.schema import APPLICATION_ID, TABLES, VERSION
 from catalogue.store.stored_file import StoredFile, decode, encode, version_of
 from tests.support.stores import batch, digest, empty_store, path_of, raw, store_path, stored_file
@@ -220,3 +221,38 @@ def test_never_unpickles(store: Store, path: Path, tmp_path: Path) -> None:
         with pytest.raises(StoreDamaged, match=r"value in .*footers\.sqlite: .*its digest is wrong"):
             again.get("files", "value")
     assert not sign.exists()
+
+
+# Network file systems
+
+
+MOUNTS = r"""/dev/sda1 / ext4 rw,relatime 0 0
+server:/export /home nfs4 rw,vers=4.2 0 0
+//server/share /mnt/with\040blank cifs rw 0 0
+/dev/sdb1 /home/local xfs rw 0 0
+me@host:/ /mnt/ssh fuse.sshfs rw,user_id=0 0 0
+portal /run/doc fuse.portal rw 0 0
+bucket /mnt/bucket fuse.mount-s3 rw 0 0
+host /mnt/host 9p rw 0 0
+first /mnt/over nfs rw 0 0
+second /mnt/over tmpfs rw 0 0
+
+odd
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        *(("/home/me/data", "nfs4"), ("/home", "nfs4"), ("/mnt/with blank/data", "cifs"), ("/mnt/host/data", "9p")),
+        *(("/mnt/bucket", "fuse.mount-s3"), ("/mnt/ssh/a/b", "fuse.sshfs"), ("/data", None), ("/homes/data", None)),
+        *(("/home/local/data", None), ("/run/doc/data", None), ("/mnt/over/data", None)),
+    ],
+)
+def test_detects_network_mounts(folder: str, kind: str | None) -> None:
+    assert remote_kind(Path(folder), lambda: MOUNTS) == kind
+
+
+def test_returns_none_without_a_list_of_mounts() -> None:
+    assert remote_kind(Path("/home"), lambda: "") is None
+    assert remote_kind(Path("/proc")) is None

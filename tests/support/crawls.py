@@ -9,7 +9,9 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import KEY_COLUMN
+from catalogue.harvest.harvest import harvest
 
 CRAWL = "CC-MAIN-2022-33"
 BARE = "CC-MAIN-2018-09"
@@ -60,6 +62,14 @@ def crawl_of(
         change(path)
     write_manifest(folder, crawl)
     return folder
+
+
+def harvest_footers(cat: Catalogue, crawl: str = CRAWL, *, pages: bool = False) -> None:
+    """Harvest without an update of the metadata database, which takes most of the time of a small harvest."""
+    session = cat.session
+    store, source = session.create_store(), session.source
+    found = harvest(crawl, ["warc"], table=session.dataset, store=store, source=source, pages=pages)
+    assert not found.failures, found.failures
 
 
 def bare_crawl(folder: Path) -> Path:

@@ -108,13 +108,6 @@ def test_merge_returns_the_union(pairs: list[tuple[bytes, bytes]], key: bytes) -
     assert {bound for m in merged for bound in (m.start, m.end)} <= {b for i in intervals for b in (i.start, i.end)}
 
 
-def test_merges_touching_and_nested_intervals() -> None:
-    whole = KeyInterval(b"a", b"d")
-    assert merge([KeyInterval(b"b", b"d"), KeyInterval(b"a", b"b")]) == (whole,)
-    assert merge([KeyInterval(b"b", b"c"), whole, whole]) == (whole,)
-    assert not covers((), b"a")
-
-
 def starts(pattern: Pattern) -> list[bytes]:
     """Return the prefixes of a pattern."""
     found = [interval.start for interval in pattern.intervals]
@@ -220,34 +213,29 @@ def test_asterisk_matches_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "match"),
+    ("match", "texts"),
     [
-        *((text, None) for text in ["", " ", "http://", "*.", "http://*.", "*.*", "**", "*/*", "http://*", "?", "#x"]),
-        *(
-            (text, None)
-            for text in ["exa*mple.com", "exa*mple.com/*", "example.*", "http://exam*", "*.*.com", "example.com:*"]
-        ),
-        *(
-            (text, None)
-            for text in ["example.com/*/x", "example.com/**", "*.example.com/x*", "*.example.com/x", "*.?*"]
-        ),
-        *((text, None) for text in ["*.example.com*", "*.example.com:8080", "*..com", ".com", "com,example"]),
-        *((text, None) for text in ["a b.com", "a.com,b.com", "example.com/a b", "example.com/\x00", "exa(mple).com"]),
-        *((text, None) for text in ["/page", "foo://example.com/", "https:/example.com", "example.com:x", "a/\udce9"]),
-        *((text, None) for text in ["example.com/%*", "example.com/x%E*", "example.com/#x*", "example.com?b&a=1*"]),
-        *((text, None) for text in ["example.com?b=2&a=1&c*", "example.com?b&&c*", "example.com%2Fx", "http://@/"]),
-        *((text, None) for text in ["mailto:", "mailto:a@example.com", "tel:+1", "http:///page", "exa%mple.com"]),
-        *((text, None) for text in ["example.com:99999", "http://example.com:-2/", "http://a|b.com/", "http://a<b>/"]),
-        *((text, Match.HOST) for text in ["", "*", "*.example.com", "example.*", "http://"]),
-        *((text, Match.DOMAIN) for text in ["", "*.", "*.*", "example.com:8080", "*.example.com:443"]),
-        *((text, Match.PREFIX) for text in ["", "exam*", "*.example.com", "*.example.com/*", "example.com/%4"]),
-        *((text, Match.EXACT) for text in ["", "*", "*.example.com", "example.*"]),
+        (None, ["", " ", "http://", "*.", "http://*.", "*.*", "**", "*/*", "http://*", "?", "#x", "*..com", ".com"]),
+        (None, ["exa*mple.com", "exa*mple.com/*", "example.*", "http://exam*", "*.*.com", "example.com:*", "*.?*"]),
+        (None, ["example.com/*/x", "example.com/**", "*.example.com/x*", "*.example.com/x", "*.example.com*"]),
+        (None, ["*.example.com:8080", "com,example", "a b.com", "a.com,b.com", "example.com/a b", "example.com/\x00"]),
+        (None, ["exa(mple).com", "/page", "foo://example.com/", "https:/example.com", "example.com:x", "a/\udce9"]),
+        (None, ["example.com/%*", "example.com/x%E*", "example.com/#x*", "example.com?b&a=1*", "exa%mple.com"]),
+        (None, ["example.com?b=2&a=1&c*", "example.com?b&&c*", "example.com%2Fx", "http://@/", "http://a|b.com/"]),
+        (None, ["mailto:", "mailto:a@example.com", "tel:+1", "http:///page", "http://example.com:-2/"]),
+        (None, ["example.com:99999", "http://a<b>/"]),
+        (Match.HOST, ["", "*", "*.example.com", "example.*", "http://"]),
+        (Match.DOMAIN, ["", "*.", "*.*", "example.com:8080", "*.example.com:443"]),
+        (Match.PREFIX, ["", "exam*", "*.example.com", "*.example.com/*", "example.com/%4"]),
+        (Match.EXACT, ["", "*", "*.example.com", "example.*"]),
     ],
 )
-def test_rejects_invalid_patterns(text: str, match: Match | None) -> None:
-    with pytest.raises(QueryError, match=r"(patterns look|a URL looks) like .*example\.com/page|list them: ") as caught:
-        parse_pattern(text, match)
-    assert "\n" not in str(caught.value)
+def test_rejects_invalid_patterns(match: Match | None, texts: list[str]) -> None:
+    advice = r"(patterns look|a URL looks) like .*example\.com/page|list them: "
+    for text in texts:
+        with pytest.raises(QueryError, match=advice) as error:
+            parse_pattern(text, match)
+        assert "\n" not in str(error.value), text
 
 
 @pytest.mark.parametrize("text", ["*.{}/x", "*.{}.*", "{}.*", "{} x", "foo://{}", "{}/x*y", "{}!", "http://{}:x/"])
