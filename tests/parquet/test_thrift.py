@@ -219,6 +219,15 @@ def test_numbers() -> None:
         read(b"\x16\xff\xff\xff")
 
 
+def test_rejects_lists_of_other_elements() -> None:
+    assert Reader(encode_list(I32, [1, -2])).integers() == [1, -2]
+    for encoded in (encode_list(BINARY, [b"a"]), b"\x11\x01", b"\x1c\x00"):
+        with pytest.raises(ThriftError, match="instead of numbers"):
+            Reader(encoded).integers()
+    with pytest.raises(ThriftError, match="instead of texts"):
+        Reader(encode_list(I32, [1])).joined_texts()
+
+
 @pytest.mark.parametrize("kind", [0, 13, 14, 15])
 def test_rejects_unknown_types(kind: int) -> None:
     if kind:

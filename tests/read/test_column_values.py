@@ -407,20 +407,6 @@ def test_files_may_have_integers_of_different_widths(first: str, statistics: boo
             assert cat.captures("*", where=f"number = {value}").count() == expected, value
 
 
-def test_patterns_of_whole_pages_count_as_scans() -> None:
-    """A pattern may cover some pages completely; then keys of other pages do not match."""
-    keys = [f"h{row // 200}" for row in range(2000)]
-    rows = pa.table({KEY: keys, "kind": ["rare" if row % 977 == 5 else f"kind{row % 7}" for row in range(2000)]})
-    data = write(rows, data_page_size=1, write_batch_size=100, use_dictionary=False)
-    with dataset_of({"a.parquet": data}, pages=True) as cat:
-        for host in range(10):
-            for where in ("kind = 'rare'", "kind = 'kind3'", "kind <> 'kind3'"):
-                expected = len(scan(rows, f"k = 'h{host}' AND {where}"))
-                assert cat.captures(f"h{host}", where=where).count() == expected
-                assert cat.captures(f"h{host}", where=where).to_arrow().num_rows == expected
-                assert cat.captures(f"h{host}", where=where, limit=3).count() == min(3, expected)
-
-
 def test_values_of_several_harvests_are_used_at_once() -> None:
     with dataset_of({"a.parquet": by_pyarrow()}) as cat:
         cat.harvest(values="kind")

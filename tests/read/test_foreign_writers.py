@@ -327,3 +327,17 @@ def test_only_returned_texts_have_to_be_valid(tmp_path: Path, settings: Settings
         for where in (None, "length(url) > 1", f"{KEY_COLUMN} LIKE 'com%'"):
             with pytest.raises(BadFooter, match=rf"column {column}: .*UTF"):
                 ask(f"{INVALID:05}", where)
+
+
+def test_patterns_of_whole_pages_count_as_scans() -> None:
+    """A pattern may cover some pages completely; then keys of other pages do not match."""
+    keys = [f"h{row // 200}" for row in range(2000)]
+    rows = pa.table({KEY: keys, "kind": ["rare" if row % 977 == 5 else f"kind{row % 7}" for row in range(2000)]})
+    data = write(rows, data_page_size=1, write_batch_size=100, use_dictionary=False)
+    with dataset_of({"a.parquet": data}, pages=True) as cat:
+        for host in range(10):
+            for where in ("kind = 'rare'", "kind = 'kind3'", "kind <> 'kind3'"):
+                expected = len(scan(rows, f"k = 'h{host}' AND {where}"))
+                assert cat.captures(f"h{host}", where=where).count() == expected
+                assert cat.captures(f"h{host}", where=where).to_arrow().num_rows == expected
+                assert cat.captures(f"h{host}", where=where, limit=3).count() == min(3, expected)

@@ -83,7 +83,7 @@ def test_harvests_requested_crawl(settings: Settings, harvested: Catalogue, craw
         assert crawl in answer.json["message"]
         while "dictionary pages stored" not in messages.get(timeout=60):
             pass
-        plan = get(address, f"/api/plan?url=*&lang=zza&crawl={crawl}").json
+        plan = get(address, f"/api/plan?url=*&lang=zza&crawl={crawl}").json["plan"]
         assert (plan["row_groups"], plan["row_groups_ruled_out"] > 0) == (0, True)
         answer = get(address, f"/{crawl}-index?url=example.com/*")
         assert answer.status == 200
@@ -121,7 +121,7 @@ def test_every_api_harvests_listed_crawls_only(on_demand: tuple[str, SimpleQueue
     assert int(answer.headers["retry-after"]) >= 1
     assert crawl in answer.text
     seen = [messages.get(timeout=60)]
-    while "files stored" not in seen[-1]:
+    while " stored, " not in seen[-1]:
         seen.append(messages.get(timeout=60))
     assert not any("1999" in sentence for sentence in seen)
     assert get(address, path.format(crawl)).status in {200, 404}
