@@ -73,8 +73,7 @@ def _open(host: Host, settings: Settings, clock: Clock, options: dict[str, Any])
             inner = RedirectingSource(
                 root, host.redirects, user_agent=settings.user_agent, connections=policy.connections
             )
-            of_files = _policy(parts, settings, replace(host, quota=None))
-            files = Limiter(of_files, clock=clock, file=file and file.with_suffix(".files.json"))
+            files = Limiter(policy, clock=clock, file=file and file.with_suffix(".files.json"))
             return RedirectedSource(inner, files, limiter, **options)
         source = HttpSource(root, user_agent=settings.user_agent, connections=policy.connections)
     elif parts.scheme == "s3":
