@@ -112,7 +112,7 @@ def _digest(file: BinaryIO) -> str:
 
 
 class StoredList:
-    """A stored list of blocks."""
+    """A stored list of blocks; methods raise ``StoreDamaged`` if the file is damaged."""
 
     def __init__(self, path: Path, directory: bytes) -> None:
         """Open the file.
@@ -155,22 +155,14 @@ class StoredList:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
     def parts(self) -> Iterator[BlockList]:
-        """Yield the complete list in consecutive parts.
-
-        Raises:
-            StoreDamaged: if it is damaged.
-        """
+        """Yield the complete list in consecutive parts."""
         last = len(self._keys) - 1
         for number in range(last + 1):
             (columns,) = self._read(range(number, number + 1)).combine_chunks().to_batches()
             yield BlockList(self.crawl, columns, begins=number == 0, ends=number == last)
 
     def read_all(self) -> int:
-        """Read the file with its checksums; return its bytes.
-
-        Raises:
-            StoreDamaged: if it is damaged.
-        """
+        """Read the file with its checksums; return its bytes."""
         for number in range(len(self._keys)):
             self._read(range(number, number + 1))
         return self._path.stat().st_size
@@ -191,11 +183,7 @@ class StoredList:
         return True
 
     def find(self, interval: KeyInterval) -> BlockList:
-        """Return the part of the list with all blocks of an interval; see ``BlockList.blocks_for``.
-
-        Raises:
-            StoreDamaged: if the file is damaged.
-        """
+        """Return the part of the list with all blocks of an interval; see ``BlockList.blocks_for``."""
         groups = self._groups(interval)
         with self._lock:
             if self._last is None or self._last[0] != groups:

@@ -1,4 +1,4 @@
-"""The blocks of a CDX index: inflate, check, and find the lines of keys.
+"""The blocks of a CDX index.
 
 A block is one gzip member of lines ``KEY SP TIMESTAMP SP JSON LF``, sorted by their bytes.
 """
@@ -148,12 +148,7 @@ def inflate_blocks(
 ) -> Iterator[Block]:
     """Inflate the blocks that may have keys of the intervals, and compare them with the list.
 
-    Args:
-        blocks: the list.
-        read: a part of the shard, from ``BlockList.reads``.
-        body: its bytes.
-        total_size: bytes of the shard, as its source states.
-        intervals: the intervals.
+    ``body`` is what was read of a shard, which has ``total_size`` bytes, as its source states.
 
     Raises:
         BadCdx: if a block is damaged, or not the one of the list; blocks before it were yielded.

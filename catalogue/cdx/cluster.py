@@ -71,7 +71,7 @@ def shards_path(crawl: str) -> str:
 
 
 def count_shards(crawl: str, data: bytes) -> int:
-    """Count the shards of a crawl by the list of its files.
+    """Count the shards by the list of a crawl's files.
 
     Raises:
         BadCdx: if it is not such a list, or shards are missing.
@@ -169,7 +169,7 @@ class BlockList:
         return bisect_left(range(len(self)), key, key=self.key) / len(self)
 
     def part(self, start: int, stop: int) -> "BlockList":
-        """Return the blocks at some places, and the one after them, whose key ends the others."""
+        """Return some blocks, and the one after them, whose key ends the others."""
         begins, ends = self.begins and start == 0, self.ends and stop >= len(self) - 1
         places = positions(np.arange(start, min(stop + 1, len(self))))
         return BlockList(self.crawl, self.columns.take(places), begins=begins, ends=ends)  # a slice is pickled whole
@@ -192,12 +192,8 @@ class BlockList:
 def parse_blocks(crawl: str, data: bytes, *, start: int = 0, ends: bool = True, shards: int | None = None) -> BlockList:
     """Parse and check a list of blocks, or a part of it that consists of complete lines.
 
-    Args:
-        crawl: name of the crawl.
-        data: the lines.
-        start: offset of the first line in the file.
-        ends: the last line is the last of the file.
-        shards: number of shards of a complete list, if known.
+    ``start`` is the offset of the first line in the file, ``ends`` says that the last line is the last of the file, and
+    ``shards`` counts those of a complete list, if known.
 
     Raises:
         BadCdx: if it is not such a list, has gaps, or is not in order.

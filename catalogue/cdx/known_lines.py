@@ -54,7 +54,7 @@ class Gap:
 
 
 class KnownLines:
-    """Disjoint parts of one version of a list, checked against each other."""
+    """Parts of one version of a list, checked against each other."""
 
     def __init__(
         self, crawl: str, version: FileVersion, fragments: Iterable[Fragment] = (), *, shards: int | None = None
@@ -122,7 +122,7 @@ class KnownLines:
             raise BadCdx(f"{list_path(self.crawl)}, byte {other.start:,}: the lines are not in order: {lines}")
 
     def check_shards(self, shards: int) -> None:
-        """Compare the end of the list, which must be known, with the number of shards of the crawl.
+        """Compare the end of the list, which must be known, with the number of shards.
 
         Raises:
             BadCdx: if the last line is not of the last shard.

@@ -82,17 +82,14 @@ class Predictor(NamedTuple):
 
 
 USUAL = Predictor(usual_share, rough=True)
-"""Predicts from published figures where nothing is stored that resembles the list."""
+"""Predicts where nothing is stored that resembles the list."""
 
 
 def predict_from(groups: Iterable[tuple[bytes, bytes, int]], subsets: Iterable[str] = SUBSETS) -> Predictor:
-    """Predict from row groups of the columnar index of the same crawl.
+    """Predict from row groups of the columnar index of the same crawl, in any order: bounds and number of rows.
 
     Half of a group that may have the key counts as before it. Lines of the list are as long as the bounds around them.
-
-    Args:
-        groups: least key, greatest key and number of rows of each row group, in any order.
-        subsets: the row groups' subsets; other subsets are estimated.
+    Rows of other subsets are estimated.
     """
     listed = [(first, last, rows * (2 * _LINE + len(first) + len(last))) for first, last, rows in groups]
     firsts, lasts = (sorted((group[place], group[2]) for group in listed) for place in range(2))
@@ -119,15 +116,10 @@ class ClusterSearch:
         shards: int | None = None,
         check_end: bool = False,
     ) -> None:
-        """Take what is known.
+        """Take lines that earlier searches read, and a prediction, which makes searches shorter.
 
-        Args:
-            source: reads the list.
-            crawl: name of the crawl.
-            known: lines that earlier searches read.
-            predict: makes searches shorter.
-            shards: number of shards of the crawl, if known; a shorter list is an error.
-            check_end: if it is unknown, count the shards by the list of files when the last block is used.
+        A list that is shorter than ``shards``, if known, is an error. If it is unknown, ``check_end`` counts the shards
+        by the list of files when the last block is used.
         """
         self.crawl = crawl
         self._path = list_path(crawl)
@@ -145,7 +137,7 @@ class ClusterSearch:
 
     @property
     def known(self) -> KnownLines:
-        """The lines read so far; a new search reads the end of the list first."""
+        """The same; a new search reads the end of the list first."""
         return self._known or self._open(self._end())
 
     def find(self, interval: KeyInterval) -> BlockList:
@@ -209,7 +201,7 @@ class ClusterSearch:
         return self._end()
 
     def _border(self, key: bytes) -> int:
-        """Return the offset of the first line with a key not less than ``key``; the line before it is known."""
+        """Probe until ``KnownLines.border`` returns an offset."""
         known = self._known or self._open(self._around(key))
         most = 0
         for probes in range(_MAX_PROBES):
@@ -235,7 +227,7 @@ class ClusterSearch:
         return ByteRange(start, start + length)
 
     def _predicted(self, key: bytes, gap: Gap) -> tuple[int, int]:
-        """Predict a key's place in a gap; return it with the length of the probe."""
+        """Predict a key's place; return it with the length of the probe."""
         share, size, rough = self.predict
         low = share(key_of(gap.before)) if gap.before else 0.0
         high = share(key_of(gap.after)) if gap.after else 1.0

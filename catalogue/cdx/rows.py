@@ -90,7 +90,7 @@ def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
 
 
 def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]:
-    """Return the keys, times and JSON objects of lines; lines and objects end with a line feed."""
+    """Return keys, times and JSON objects; lines and objects end with a line feed."""
     starts, _ = line_starts(data)
     lines = pa.Array.from_buffers(pa.binary(), len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(data)])
     parts = pc.split_pattern(lines, b" ", max_splits=_PARTS - 1)

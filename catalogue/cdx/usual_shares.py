@@ -43,7 +43,7 @@ _names = [name.encode() for name in ("", *_NAMES.split(), "~")]
 
 
 def usual_share(key: bytes) -> float:
-    """Return the usual share of a list before a key, from 0 to 1; it never decreases."""
+    """Return the usual share of a list before a key, see ``Predictor``."""
     first, second, *_ = *key.split(b",", 2), b""
     before: float = _started[bisect_right(_labels, key)]
     for label in (first + b",", first + b"," + second + b","):

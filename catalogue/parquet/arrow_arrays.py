@@ -185,7 +185,7 @@ _WORD = 8
 
 
 def _first_bytes(keys: pa.BinaryArray) -> np.ndarray:
-    """Return the first eight bytes of keys as numbers in the same order."""
+    """Convert the first eight bytes of keys to numbers in the same order."""
     bounds, data = bounds_and_bytes(keys)
     every, starts = np.frombuffer(data, np.uint8), bounds[:-1]
     within = int(np.searchsorted(starts, len(every) - _WORD, side="right"))
@@ -201,7 +201,6 @@ def _first_bytes(keys: pa.BinaryArray) -> np.ndarray:
 
 
 def _words(data: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return the eight bytes from each start as numbers in the same order."""
     anywhere: np.ndarray = np.ndarray(max(0, len(data) - _WORD + 1), ">u8", data, strides=(1,))
     found: np.ndarray = anywhere[starts]
     return found

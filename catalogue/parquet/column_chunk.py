@@ -89,7 +89,7 @@ class ChunkFields:
         self.numbers = _NO_NUMBERS.copy()
         """Numbers of the ``ColumnMetaData``, by field; then of the ``ColumnChunk``."""
         self.encodings = 0
-        """Offset of the list in the footer; 0 if missing."""
+        """Offset in the footer; 0 if missing."""
         self.path = b""
         self.file_path = b""
         """The file in which the chunk is. Some writers name the file itself."""
@@ -172,7 +172,7 @@ def _read_metadata(reader: Reader, fields: ChunkFields) -> None:
 
 
 def _read_encoding_stats(reader: Reader) -> tuple[int, int]:
-    """Return the numbers of data pages with and without a dictionary encoding."""
+    """Count data pages with and without a dictionary encoding."""
     kind, count = reader.list_header()
     if count and kind != STRUCT:
         raise ThriftError(f"a list at byte {reader.position} has elements of type {kind} instead of structs")
@@ -253,7 +253,7 @@ class ChunkContext:
         return version is None or tuple(map(int, version.groups())) < (1, 2, 9)
 
     def _index(self, offset: int, length: int) -> ByteRange | None:
-        """Return the range of a page index; an invalid one counts as missing."""
+        """Treat an invalid page index as missing."""
         if offset < _FIRST_BYTE or not 0 < length <= self.data_end - offset:
             return None
         return ByteRange(offset, offset + length)
@@ -261,7 +261,7 @@ class ChunkContext:
     def _conclusions(
         self, column: Column, statistics: "_Statistics", num_values: int
     ) -> tuple[Bounds | None, int | None]:
-        """Return the bounds and the number of nulls; None for both if the statistics contradict each other."""
+        """Return bounds and number of nulls; None for both if they contradict each other."""
         texts, null_count = statistics.texts, statistics.null_count
         has_bounds = any(text is not None for text in texts)
         if not agree(null_count, num_values, optional=column.optional or not column.flat, has_bounds=has_bounds):

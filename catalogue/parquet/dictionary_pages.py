@@ -37,7 +37,7 @@ def kind_of_values(chunk: ColumnChunk) -> str | None:
 
 
 def missing_bytes(page: bytes, chunk: ColumnChunk) -> int:
-    """Return how many bytes a dictionary page is longer than what was read of it; 0 also for an invalid one."""
+    """Return the bytes of a dictionary page that were not read; 0 also for an invalid one."""
     try:
         return max(0, min(page_header(page).size, len(chunk.range)) - len(page))
     except BadPageIndex:
@@ -45,14 +45,10 @@ def missing_bytes(page: bytes, chunk: ColumnChunk) -> int:
 
 
 def dictionary_values(pages: Sequence[_Page]) -> Iterator[pa.Array | None]:
-    """Yield the distinct values of column chunks with values of one kind, as text or 64-bit integers.
+    """Yield the distinct values of column chunks with values of one kind, as text or 64-bit integers, without null.
 
-    Args:
-        pages: column chunks with a ``dictionary_page``, and the bytes of that range.
-
-    Yields:
-        For each chunk its values without null; None if nothing can be concluded: the page is damaged, or its values
-        contradict the bounds or the number of nulls in the footer.
+    Each chunk comes with the bytes of its ``dictionary_page``. None stands for a page of which nothing can be
+    concluded: it is damaged, or contradicts the bounds or the number of nulls in the footer.
     """
     waiting: list[_Page] = []
     size = 0

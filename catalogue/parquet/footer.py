@@ -99,15 +99,9 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
 def decode_chunks(
     data: bytes, file_size: int, *, offset: int, columns: Mapping[str, Column], created_by: str, ordered: bool
 ) -> LazyChunks:
-    """Decode the column chunks of one row group of a footer that was checked before.
+    """Decode the column chunks of one row group of a footer, without length and magic, that was checked before.
 
-    Args:
-        data: the footer without length and magic.
-        file_size: bytes of the file.
-        offset: see ``RowGroup``.
-        columns: see ``Footer``.
-        created_by: the writer of the file.
-        ordered: see ``Footer``.
+    ``offset`` is that of ``RowGroup``; ``columns`` and ``ordered`` are those of ``Footer``.
 
     Raises:
         BadFooter: if another footer was decoded.

@@ -24,9 +24,7 @@ _ROW_GROUP: Final[_Changes] = {1: _COLUMN_CHUNK, 5: None, 7: _LEFT_OUT}
 def merge_footers(footers: Sequence[bytes], shifts: Sequence[int]) -> bytes:
     """Return the footer of a file with the row groups of several files, in this order.
 
-    Args:
-        footers: footers of the same schema; without length and magic.
-        shifts: bytes by which each file's pages move.
+    ``footers`` are without length and magic; ``shifts`` are bytes by which each file's pages move.
 
     Raises:
         BadFooter: if a footer is invalid, or the schemas differ.
@@ -65,7 +63,6 @@ class _Footer:
             start = reader.position
 
     def _changed(self, reader: Reader, changes: _Changes) -> bytes:
-        """Return a struct with other offsets."""
         out = bytearray()
         number, start = 0, reader.position
         while reader.next_field(number):

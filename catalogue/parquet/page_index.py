@@ -160,7 +160,6 @@ def _decoded_bounds(least: str, greatest: str) -> Bounds:
 
 
 def _bounds_of_pages(column_index: bytes) -> Bounds | None:
-    """Return the bounds of all pages of a column index, without pages of nulls."""
     fields = Reader(column_index).struct()
     pages = [
         (typed(least, bytes), typed(greatest, bytes))
@@ -171,7 +170,7 @@ def _bounds_of_pages(column_index: bytes) -> Bounds | None:
 
 
 def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dict[int, Indexes]:
-    """Return the page indexes in a part of a file by row group: all offset indexes, and the key's column index."""
+    """Return, by row group, all offset indexes and the key's column index in a part of a file."""
     stored = ByteRange(start, start + len(body))
     found = {}
     for group in footer.row_groups:
@@ -295,7 +294,6 @@ def _doubtful_counts(
 
 
 def _contradictions(known: Sequence[Bounds], whole: Bounds) -> Iterator[str]:
-    """Yield contradictions of page bounds with those of their chunk."""
     if not known:
         yield "has no bounds, although the footer has bounds"
         return

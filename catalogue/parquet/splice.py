@@ -34,12 +34,7 @@ class ChunkPages(NamedTuple):
 
 
 def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> pa.Buffer:
-    """Return a Parquet file of one column, with a row group for each piece.
-
-    Args:
-        pieces: pages of chunks with the same ``column.element``.
-        created_by: writer of the original files.
-    """
+    """Return a Parquet file of one column, with a row group for each piece; all have the same ``column.element``."""
     # pyarrow needs to know old versions of its own writer, which stated wrongly whether pages are compressed. For
     # parquet-mr before 1.2.9 it would read on after the pages, here into the footer.
     created_by = created_by if created_by.startswith("parquet-cpp") else ""
@@ -131,7 +126,7 @@ class NotInflatedError(Exception):
 
 
 def parts(piece: ChunkPages, headers: Sequence[PageHeader]) -> Iterator[tuple[ChunkPages, Sequence[PageHeader]]]:
-    """Divide the data pages of a column chunk into parts of about ``PART_BYTES`` with their page headers."""
+    """Divide the data pages into parts of about ``PART_BYTES``, with their headers."""
     if sum(header.inflated for header in headers) <= PART_BYTES:
         yield piece, headers
         return

@@ -100,12 +100,9 @@ class Reader:
     def next_other_field(self, previous: int, numbers: list[int], first: int = 0) -> bool:
         """Decode integer fields, up to the next field of another kind; False at the end of the struct.
 
-        Integer fields are most of a footer, so they are decoded here without calls.
-
-        Args:
-            previous: number of the field before; 0 for the first.
-            numbers: values by field number; fields beyond its end are skipped.
-            first: position in ``numbers`` of field 0.
+        Integer fields are most of a footer, so they are decoded here without calls. ``previous`` is as in
+        ``next_field``. ``numbers`` receives values by field number, from the position ``first`` on; fields beyond its
+        end are skipped.
         """
         data = self.data
         position: i64 = self.position

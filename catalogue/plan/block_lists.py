@@ -42,12 +42,8 @@ class BlockLists:
     ) -> None:
         """Prepare; nothing is opened.
 
-        Args:
-            source: returns the source.
-            store: returns the store, if there is one.
-            create_store: returns the store, a new one if there is none, or raises StoreError.
-            extents: returns stored row groups, for predictions.
-            notify: called with a sentence if a stored list is damaged; it is then searched at the source.
+        ``create_store`` makes a store if there is none, or raises StoreError; predictions use ``extents``. ``notify``
+        is called with a sentence if a stored list is damaged; it is then searched at the source.
         """
         self._source = source
         self._store = store
@@ -103,7 +99,7 @@ class BlockLists:
         return known
 
     def predictor(self, crawl: str) -> Predictor:
-        """Predict places in a list by row groups of the crawl, the stored list of another one, or usual shares."""
+        """Predict by row groups of the crawl, the stored list of another one, or usual shares."""
         self._update()
         if crawl not in self._predictors:
             self._predictors[crawl] = self._new_predictor(crawl)
@@ -134,7 +130,7 @@ class BlockLists:
                 save_lines(self._create_store(), self._source().url, known)
 
     def version(self, crawl: str, path: str) -> FileVersion | None:
-        """Return the known version of a file with blocks."""
+        """Return the known version of a file."""
         known = self._versions.setdefault(crawl, {})
         if path not in known and (store := self._store()):  # other threads and processes store versions too
             self._versions[crawl] = known = stored_versions(store, self._source().url, crawl) | known

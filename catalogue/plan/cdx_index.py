@@ -71,7 +71,7 @@ def uncovered_columns(query: ResolvedQuery) -> list[str]:
 
 
 class CdxIndex:
-    """Plans queries of a crawl from its list of blocks, and searches the list where it is not stored."""
+    """Plans queries from the list of blocks, and searches it where it is not stored."""
 
     def __init__(
         self, crawl: str, subsets: Sequence[str], lists: BlockLists, source: Callable[[], AnySource], cost: Cost

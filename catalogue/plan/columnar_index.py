@@ -1,4 +1,4 @@
-"""The columnar index of a crawl: plan a query from stored footers, and fetch missing page indexes."""
+"""The columnar index of a crawl: plan a query from stored footers."""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -88,7 +88,7 @@ class Scope:
 
 
 class ColumnarIndex:
-    """Plans queries of a crawl from its footers, and fetches and stores missing page indexes."""
+    """Plans queries, and fetches and stores missing page indexes."""
 
     def __init__(self, scope: Scope, indexes: PageIndexes, source: Callable[[], AnySource], cost: Cost) -> None:
         self.scope = scope
@@ -176,7 +176,7 @@ class ColumnarIndex:
         return tuple(missing_dictionaries(self._metadata(), columns, self._cost))
 
     def dictionary_pages(self, columns: Sequence[str]) -> int:
-        """Return the number of dictionary pages of columns, stored or not."""
+        """Count the dictionary pages of columns, stored or not."""
         return sum(len(request.parts) for request in missing_dictionaries(self.scope.candidates, columns, self._cost))
 
     def fetch_indexes(

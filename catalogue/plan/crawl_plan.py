@@ -1,4 +1,4 @@
-"""The plan of a crawl: which chunks, pages or blocks are read, in which requests."""
+"""The plan of a crawl."""
 
 import math
 from collections.abc import Iterator
@@ -127,7 +127,7 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A row group whose page index is not stored yet; the costs are estimates."""
+    """A row group whose page index is not stored; the costs are estimates."""
 
     file: IndexFile
     row_group: int
@@ -173,7 +173,7 @@ class CrawlPlan:
     blocks: tuple[PlannedBlocks, ...] = ()
     """Sorted by key."""
     waves: tuple[tuple[PlannedRequest, ...], ...] = ()
-    """Concurrent requests; the second wave is what may be needed after the first."""
+    """See ``ReadPlan.waves``."""
     considered: int = 0
     """Row groups of the requested subsets."""
     counted: int = 0
@@ -181,9 +181,9 @@ class CrawlPlan:
     certain: int = 0
     """Rows that certainly match, up to the limit of the query."""
     indexes: tuple[PlannedRequest, ...] = ()
-    """Page indexes to fetch before the crawl is planned again."""
+    """See ``ReadPlan.indexes``."""
     awaited: tuple[Awaited, ...] = ()
-    """Their row groups, which are not in ``files`` yet."""
+    """See ``ReadPlan.awaited``."""
     search: ListSearch | None = None
     """A search to make before the crawl is planned again."""
     missing: tuple[str, ...] = ()
@@ -203,21 +203,21 @@ class CrawlPlan:
 
     @property
     def requests(self) -> int:
-        """Number of requests: an estimate without page indexes, a maximum with a limit or a second wave."""
+        """See ``ReadPlan.requests``."""
         known = sum(fetch.most for wave in self.waves for fetch in wave if not fetch.cached)
         searches = self.search.requests if self.search else 0
         return len(self.indexes) + searches + known + math.ceil(sum(each.requests for each in self.awaited))
 
     @property
     def bytes(self) -> int:
-        """Bytes to receive: an estimate or a maximum, as ``requests``."""
+        """See ``ReadPlan.bytes``."""
         known = sum(len(fetch.range) for wave in self.waves for fetch in wave if not fetch.cached)
         first = sum(len(fetch.range) for fetch in self.indexes) + (self.search.bytes if self.search else 0)
         return known + first + math.ceil(sum(each.bytes for each in self.awaited))
 
     @property
     def round_trips(self) -> int:
-        """Number of waves, with those of page indexes and searches."""
+        """See ``ReadPlan.round_trips``."""
         if self.search:
             return 1 + self.search.round_trips
         return 1 + max(1, len(self.waves)) if self.indexes else len(self.waves)

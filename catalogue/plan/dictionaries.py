@@ -66,13 +66,9 @@ def tested_alone(query: ResolvedQuery) -> tuple[str, ...]:
 
 
 def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlValues | None, cost: Cost) -> RuledOut:
-    """Rule out row groups of a crawl by known values; ask for dictionary pages where they are likely to pay off.
+    """Rule out row groups of ``files`` that may match, by the ``stored`` values of a crawl.
 
-    Args:
-        query: the query.
-        files: files with row groups that may match.
-        stored: values of the tables.
-        cost: cost of the source.
+    Dictionary pages are requested where they are likely to pay off.
     """
     typed, untyped = tested_alone(query), tested_alone(query.of(untyped=True))
     if not typed:
@@ -151,7 +147,7 @@ def _requests(some: Iterable[tuple[FileMetadata, list[Part]]], cost: Cost) -> It
 def _pays_off(
     query: ResolvedQuery, missing: dict[Place, tuple[FileMetadata, list[Part]]], likely: float, cost: Cost
 ) -> bool:
-    """Return whether dictionary pages, and chunks of a likely share of the row groups, cost less than all chunks."""
+    """Compare dictionary pages, and chunks of a likely share of the row groups, with all chunks."""
     first, chunks = 0.0, 0.0
     for place in _evenly(missing, SAMPLE):
         file, parts = missing[place]
@@ -169,7 +165,7 @@ def _price(path: str, parts: Iterable[Part], cost: Cost) -> float:
 
 
 def missing_dictionaries(files: Iterable[FileMetadata], names: Sequence[str], cost: Cost) -> Iterator[PlannedRequest]:
-    """Yield requests for the dictionary pages of columns that are not stored, and for the rest of those cut short."""
+    """Yield requests for dictionary pages that are not stored, and for the rest of those cut short."""
     for file in files:
         parts = []
         for group in file.footer.row_groups:

@@ -38,14 +38,8 @@ def plan_files(
 ) -> CrawlPlan:
     """Plan a query of the columnar index of a crawl, in the order of the result: by subset, then by least key.
 
-    Args:
-        query: the query.
-        crawl: name of the crawl.
-        metadata: files that may contain matching rows.
-        cost: cost of the source.
-        considered: row groups of the requested subsets.
-        missing: sentences about incomplete subsets.
-        matching: see ``RuledOut``.
+    ``considered`` counts row groups of the requested subsets, ``missing`` has sentences about incomplete ones, and
+    ``matching`` is that of ``RuledOut``.
     """
     files = list(metadata)
     keyless = tuple(
@@ -99,7 +93,7 @@ def plan_second_wave(
 
 
 def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool) -> tuple[list[Choice], int, list[str]]:
-    """Return the choices in order, the rows that a count knows, and sentences about invalid indexes."""
+    """Return ordered choices, the rows that a count knows, and sentences about invalid indexes."""
     by_file: list[list[Choice]] = []
     counted = 0
     defects = []
@@ -132,7 +126,7 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool)
 
 
 def _enough(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
-    """Return the first choices and units that certainly have enough rows, and the number of these rows."""
+    """Return the first choices and units that certainly have enough rows, and these rows' number."""
     left = limit
     found: list[Choice] = []
     for choice in choices:
@@ -150,7 +144,7 @@ def _enough(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
 
 
 def _first(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
-    """Return the choices and units that certainly have the first rows of the result, and the number of these rows.
+    """Return the same for the first rows of the result.
 
     Rows are certain if their keys are less than all keys of the units after them.
     """
@@ -268,7 +262,6 @@ def _cheapest(
 
 
 def _keys_match(choice: Choice, query: ResolvedQuery) -> bool:
-    """Return whether all keys match, so that other columns decide."""
     decides = query.keys_decide or query.table.key in query.tested_columns
     return not decides and all(unit.sure_rows == len(unit.rows) for unit in choice.units)
 
@@ -297,7 +290,7 @@ def _fetching(choice: Choice, parts: Iterable[Part], cost: Cost) -> float:
 def _await(
     choice: Choice, query: ResolvedQuery, columns: Sequence[ColumnRead], odds: _Odds, cost: Cost
 ) -> tuple[Awaited, float]:
-    """Estimate a read by the page index; return the price in seconds, with the index."""
+    """Estimate a read by the page index, and its price in seconds, with the index."""
     path, group, key = choice.metadata.file.path, choice.group, query.table.key
     units = len(choice.units) if choice.key_index else expected_units(choice, query)
     share = min(1.0, units / expected_pages(group.chunks[key]))

@@ -49,7 +49,7 @@ class Choice:
     units: tuple[Unit, ...]
     """Its parts that may match; the whole row group if page indexes are ``missing``."""
     least: bytes = b""
-    """A lower bound of the keys that may match, from the footer if possible, whose bounds reading checks."""
+    """See ``Unit.least``; from the footer if possible, whose bounds reading checks."""
     key_index: ColumnIndex | None = None
     offset_indexes: dict[str, OffsetIndex] = field(default_factory=dict)
     """Indexes of the columns to read; empty if pages are not read."""
@@ -77,7 +77,7 @@ class Choice:
 
 
 def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup, *, rare: bool = False) -> Choice:
-    """Choose the pages of a row group that may match, by the stored page indexes.
+    """Choose the pages that may match, by the stored page indexes.
 
     ``rare``: other conditions than that on keys match few rows.
 
@@ -212,7 +212,7 @@ def _drawn(choice: Choice) -> Choice:
 def _offset_indexes(
     indexes: Indexes, chunks: Sequence[ColumnChunk], num_rows: int
 ) -> tuple[dict[str, OffsetIndex], str]:
-    """Return the valid indexes by column, and the defect of an invalid one."""
+    """Return the valid ones by column, and the defect of an invalid one."""
     found, defect = {}, ""
     for chunk in chunks:
         if data := indexes.offset_indexes.get(chunk.column.name):

@@ -111,7 +111,7 @@ class Question:
     crawls: tuple[str, ...]
     """Newest first."""
     indexes: Callable[[str], CrawlIndexes]
-    """Returns the indexes that can answer for a crawl, always the same ones."""
+    """Returns the indexes of a crawl, always the same ones."""
     source: Callable[[], AnySource]
     """Opens the source of blocks and files."""
     lists: BlockLists
@@ -129,22 +129,18 @@ class Question:
         return replace(self, crawls=tuple(crawls), unlisted=unlisted)
 
     def columnar(self) -> list[ColumnarIndex] | None:
-        """Return the columnar index of each crawl; None if one of them has no stored footers."""
+        """Return the columnar index of each crawl; None if one has no stored footers."""
         found = [self.indexes(crawl).columnar for crawl in self.crawls]
         return [each for each in found if each] if None not in found else None
 
     @property
     def candidate_row_groups(self) -> int:
-        """The number of row groups that may match."""
+        """Number of row groups that may match."""
         columnar = (self.indexes(crawl).columnar for crawl in self.crawls)
         return sum(len(file.ordinals) for each in columnar if each for file in each.scope.candidates)
 
     def plan(self, *, counts: bool = False, explain: bool = False) -> ReadPlan:
-        """Plan the query.
-
-        Args:
-            counts: only the number of captures is needed.
-            explain: find the cost of both indexes where possible.
+        """Plan the query; ``counts`` asks only for a number, ``explain`` for the cost of both indexes where possible.
 
         Raises:
             CatalogueError: if a crawl cannot be answered.

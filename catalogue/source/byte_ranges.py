@@ -106,15 +106,10 @@ def resolve(requested: ByteRange | SuffixRange, total: int) -> ByteRange:
 
 
 def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> list[ByteRange]:
-    """Merge ranges of one file where one request costs less than two.
+    """Merge ranges of one file where one request costs less than two; return disjoint ascending ones.
 
-    Args:
-        ranges: any ranges; they may overlap.
-        max_gap: bytes that cost less than a request, see ``Cost.max_gap``.
-        max_length: limit of a merged range; overlapping ranges and longer ones are not split.
-
-    Returns:
-        Disjoint ascending ranges.
+    ``max_gap`` bytes cost less than a request, see ``Cost.max_gap``. Overlapping ranges, and those longer than
+    ``max_length``, are not split.
     """
     merged: list[ByteRange] = []
     for current in sorted(ranges):

@@ -34,12 +34,10 @@ class RangeCache:
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
-        """Prepare; the first call reads the folder.
+        """Prepare; the first call reads the folder, and saving a range creates it for the user only.
 
-        Args:
-            folder: is created for the user only, when a range is saved.
-            limit: bytes; 0 disables the cache. Each process may exceed it by an eighth, after which it measures the
-                folder again.
+        0 as ``limit`` in bytes disables the cache. Each process may exceed it by an eighth, after which it measures the
+        folder again.
         """
         self.folder = folder
         self.limit = limit
@@ -52,7 +50,7 @@ class RangeCache:
         return coalesce(self._entries(url, path, pin), max_gap=0, max_length=pin.size)
 
     def is_cached(self, url: str, path: str, pin: FileVersion, requested: ByteRange) -> bool:
-        """Return whether ``cached_ranges`` include a range, in little time for one that was saved as it is."""
+        """Return whether a range is cached, in little time for one that was saved as it is."""
         if self.limit and requested.end <= pin.size and _is_regular(self._file(url, path, pin, requested)):
             return True
         return any(requested in each for each in self.cached_ranges(url, path, pin))
@@ -118,7 +116,7 @@ class RangeCache:
         return sum(size for _, size, _ in self._measure())
 
     def _measure(self) -> Iterator[tuple[int, int, str]]:
-        """Yield time of last use in nanoseconds, size and path of each entry."""
+        """Yield time of last use in nanoseconds, size and path."""
         for version in _list(self.folder, _VERSION.fullmatch, folders=True):
             for file in _list(Path(version.path), lambda name: _parse(name) or _TEMPORARY.fullmatch(name)):
                 with suppress(OSError):  # another process has removed it
@@ -199,7 +197,7 @@ class CachedSource:
 
 
 def _cover(entries: list[ByteRange], requested: ByteRange) -> list[ByteRange]:
-    """Return the fewest entries that cover a range, ascending; empty if bytes are missing."""
+    """Return the fewest ascending entries that cover a range; none if bytes are missing."""
     cover: list[ByteRange] = []
     position = requested.start
     while position < requested.end:
@@ -234,7 +232,7 @@ def _is_regular(file: Path) -> bool:
 
 
 def _digest(file: Path, body: bytes) -> bytes:
-    """Return a digest of name and body: a renamed entry is invalid."""
+    """Include the name in the digest: a renamed entry is invalid."""
     digest = hashlib.blake2b(f"{file.parent.name}/{file.name}\n".encode(), digest_size=_DIGEST_SIZE)
     digest.update(body)
     return digest.digest()

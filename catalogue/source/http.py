@@ -67,11 +67,7 @@ class HttpSource:
     def __init__(self, url: str, *, user_agent: str, connections: int, timeouts: Timeouts | None = None) -> None:
         """Prepare; the first request connects.
 
-        Args:
-            url: ends with a slash; without query or credentials.
-            user_agent: the tool and a contact.
-            connections: maximum of open connections.
-            timeouts: those of every request.
+        ``url`` ends with a slash and has no query or credentials. ``user_agent`` names the tool and a contact.
 
         Raises:
             QueryError: if certificates, proxies or the host are not usable.
@@ -229,7 +225,6 @@ class _RunningRequests:
             return run
 
     def use(self, connected: socket.socket) -> None:
-        """Record the socket of this thread's request."""
         with self._lock:
             run = self._running[get_ident()]
             run.connected = getattr(connected, "socket", connected)  # urllib3's object for TLS within TLS has it

@@ -52,14 +52,10 @@ def map_in_order(
     limit: int,
     weight: Callable[[_Item], int] = lambda _: 1,
 ) -> Generator[_Result, None, None]:
-    """Yield the results in the order of the items.
+    """Yield the results in the order of the items; the first exception of the function ends the iteration.
 
-    Args:
-        executor: runs the function.
-        function: its first exception ends the iteration.
-        items: are read lazily.
-        limit: total weight of items that run or wait to be consumed; a heavier item runs alone.
-        weight: for example a number of bytes.
+    ``limit`` is the total ``weight``, such as bytes, of items that run or wait to be consumed; a heavier item runs
+    alone.
     """
     pending: deque[tuple[Future[_Result], int]] = deque()
     total = 0

@@ -213,7 +213,7 @@ class Policy:
     """What a message about a block says of other hosts."""
 
     def within(self, count: int, seconds: float) -> "Policy":
-        """Return the policy for a quota: no window of ``seconds`` has more than ``count`` requests."""
+        """Return a policy by which no window of ``seconds`` has more than ``count`` requests."""
         burst = max(1, min(self.burst, count // 4))
         # In no window are more requests than the burst and those of the rate; requests may arrive late.
         most = _SHARE_OF_QUOTA * max(1, count - burst) / seconds
@@ -230,7 +230,7 @@ class Limiter:
     """Grants permission for requests to one host."""
 
     def __init__(self, policy: Policy, *, clock: Clock, file: Path | None = None) -> None:
-        """Prepare; ``file`` has the state that processes share, None to share nothing."""
+        """Take the ``file`` with the state that processes share, None to share nothing."""
         self.policy = policy
         self.clock = clock
         self._file = StateFile(file, max(policy.pauses)) if file else None
@@ -289,7 +289,7 @@ class Limiter:
                 return self.clock.now()
 
     def seconds_to_wait(self) -> float:
-        """Return the seconds until ``acquire`` would grant a request, without reserving it."""
+        """Return the seconds until ``acquire`` would grant a request."""
         now, state = self.clock.now(), self.state
         if state.blocks:
             is_free = self._reserve_slot(state, now, now) != state
@@ -316,7 +316,7 @@ class Limiter:
         return max(state.next_slot, now - (self.policy.burst - 1) / rate)
 
     def _reserve_slot(self, state: RateLimitState, now: float, until: float) -> RateLimitState:
-        """Return the state after reserving a slot, or the probe, if one is free by ``until``."""
+        """Reserve a slot, or the probe, if one is free by ``until``."""
         if now < state.paused_until:
             return state
         if state.blocks:
@@ -400,7 +400,7 @@ class Limiter:
         )
 
     def _update(self, change: Callable[[RateLimitState], RateLimitState]) -> RateLimitState:
-        """Change the state and return the new one; without a usable file, it is not shared."""
+        """Change the state; without a usable file, it is not shared."""
         with self._lock:
             if self._file is not None:
                 try:

@@ -117,7 +117,7 @@ class RedirectedSource(PoliteSource):
     inner: RedirectingSource
 
     def __init__(self, inner: RedirectingSource, limiter: Limiter, addresses: Limiter, **options: Any) -> None:  # noqa: ANN401
-        """Take the limits of requests for files and for addresses, and the options of ``PoliteSource``."""
+        """Take the limits of files and of addresses, and the options of ``PoliteSource``."""
         super().__init__(inner, limiter, **options)
         self._addresses = PoliteSource(inner, addresses, **options)
 
@@ -153,7 +153,6 @@ class RedirectedSource(PoliteSource):
 
 
 def _allowed(url: str, location: str, redirects: tuple[str, ...]) -> SplitResult | None:
-    """Return the target of a redirect if the rules of the host allow it."""
     if not location.isascii() or not location.isprintable() or " " in location:
         return None
     try:

@@ -65,17 +65,10 @@ class PoliteSource:
         observer: Observer | None = None,
         limit: RequestLimit | None = None,
     ) -> None:
-        """Wrap a source.
+        """Wrap a source; ``attempts`` and ``max_wait`` in seconds are those for one range.
 
-        Args:
-            inner: makes the requests.
-            limiter: the limit of the source's host.
-            notify: is called with a sentence before a long wait.
-            jitter: returns a number in [0, 1), so that clients do not retry at the same moment.
-            attempts: requests for one range before it fails.
-            max_wait: longest wait in seconds for one range.
-            observer: is called after each request.
-            limit: a number of requests.
+        ``notify`` is called with a sentence before a long wait, and ``observer`` after each request. ``jitter`` returns
+        a number in [0, 1), so that clients do not retry at the same moment.
         """
         self.inner = inner
         self.limiter = limiter
@@ -200,7 +193,7 @@ class PoliteSource:
             self._honoured_ranges |= requested is not None
 
     def _acquire(self, until: float) -> float:
-        """Wait until a request may be made, count it, and return the time for the limiter."""
+        """Wait until a request may be made, and count it."""
         self._check_available()
         seconds = self._throttled_until - self.limiter.clock.now()
         if seconds > 0:

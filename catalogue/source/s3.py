@@ -124,7 +124,7 @@ class S3Source:
 
 
 async def _read(response: Any, request: Request) -> Response:  # noqa: ANN401 - the SDK has no types
-    """Read a response, and of its body at most one byte more than is valid."""
+    """Read of the body at most one byte more than is valid."""
     meta = response["ResponseMetadata"]
     status, headers = meta["HTTPStatusCode"], meta["HTTPHeaders"]
     limit = request.max_length + 1 if request.is_expected(status, headers) else EXCERPT

@@ -84,7 +84,7 @@ class SeveralHosts(PoliteSource):
     """
 
     def __init__(self, rules: Sequence[Host], sources: Sequence[PoliteSource], **options: Any) -> None:  # noqa: ANN401
-        """Take a source for each host, and the options of ``PoliteSource``."""
+        """Take the options of ``PoliteSource``."""
         super().__init__(sources[0].inner, sources[0].limiter, **options)
         self._uses = [_Use(*each) for each in zip(rules, sources, strict=True)]
         self._changed = Condition()
@@ -167,7 +167,6 @@ class SeveralHosts(PoliteSource):
     def _get_from(
         self, use: _Use, path: str, requested: RequestedRange, pin: FileVersion | None, *, at_once: bool
     ) -> Response:
-        """Request a file from a reserved host."""
         if pin and use.source.url != (pin.origin or self.url):  # the same size, and the ETag that this host has sent
             pin = FileVersion(pin.size, use.etags.get(path))
         outcome: Response | CatalogueError | None = None

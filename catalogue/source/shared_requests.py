@@ -74,7 +74,7 @@ class SharedSource(CachedSource):
     def _claim(
         self, path: str, pin: FileVersion, requested: ByteRange, missing: Sequence[ByteRange], *, use_cache: bool
     ) -> Iterator[_Claim]:
-        """Divide the missing parts of a range between the cache, other threads and this one."""
+        """Divide a range between the cache, other threads and this one."""
         own: list[_SharedRequest] = []
         try:
             # Under one lock: the bytes of a request that finishes in between would be neither cached nor requested.
@@ -109,7 +109,6 @@ class SharedSource(CachedSource):
         requests: Sequence[_SharedRequest],
         outcome: Response | CatalogueError | None,
     ) -> None:
-        """Pass the outcome of unfinished requests to the threads that wait for it."""
         with self._lock:
             left = [request for request in self._running.get((path, pin), []) if request not in requests]
             if left:
@@ -126,5 +125,4 @@ class SharedSource(CachedSource):
 
 
 def _intersect(ranges: Sequence[ByteRange], others: Sequence[ByteRange]) -> list[ByteRange]:
-    """Return the parts of disjoint ranges that lie in any of the others."""
     return without(ranges, without(ranges, others))
