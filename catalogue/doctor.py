@@ -1,4 +1,4 @@
-"""Examine this installation and the source, and explain what they mean for cost."""
+"""Examine this installation and the source."""
 
 import os
 import platform
@@ -187,7 +187,7 @@ class _Examination:
         return response
 
     def _examine_list(self) -> list[str]:
-        """Return the crawls with an index, newest first; none if the list cannot be fetched."""
+        """Return crawls with an index, newest first; none if the list cannot be fetched."""
         try:
             response = self._lists.get(COLLINFO)
             crawls = [crawl.id for crawl in parse_collinfo(response.body)]

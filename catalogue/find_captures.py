@@ -1,4 +1,4 @@
-"""Find captures by the columnar index, the CDX index, or the cheaper one for each crawl."""
+"""Find captures by either index, or by the cheaper one for each crawl."""
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -58,7 +58,7 @@ def run_query(
 def crawl_indexes(
     session: Session, query: ResolvedQuery, selection: Selection, index: str
 ) -> Callable[[str], CrawlIndexes]:
-    """Return a function that returns the indexes which can answer a query for a crawl."""
+    """Return a function for the indexes that can answer a query for a crawl."""
     index = index if session.dataset == COMMON_CRAWL else COLUMNAR
     uncovered = uncovered_columns(query)
     if index == CDX and uncovered:

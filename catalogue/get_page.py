@@ -1,4 +1,4 @@
-"""Get an archived page by its URL: search crawls in turn, follow redirects, fetch the record."""
+"""Get an archived page: search crawls in turn, follow redirects, fetch the record."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace

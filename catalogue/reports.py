@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sql_rows(session: Session, sql: str, *parameters: object) -> list[dict[str, Any]]:
-    """Return the rows of one of our own statements, as dicts, without updating page indexes."""
+    """Return the rows of one of our own statements, without updating page indexes."""
     with session.database(indexes=False) as connection:
         found = connection.execute(with_literals(sql, *parameters)).fetchall()
         names = [name for name, *_ in connection.description or ()]

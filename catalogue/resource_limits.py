@@ -1,4 +1,4 @@
-"""Limits of a child process that handles what strangers wrote, and of values in memory."""
+"""Limits of child processes that handle what strangers wrote, and of memory."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -13,10 +13,8 @@ _Value = TypeVar("_Value")
 def limit_resources(*, memory: int, open_files: int | None = None, written: int | None = None) -> None:
     """Limit this process for the rest of its life, and prevent a core dump, where the system can.
 
-    Args:
-        memory: bytes of address space, in addition to those it has now.
-        open_files: limit, including those that are open now.
-        written: bytes of any file that it writes.
+    ``memory`` is bytes of address space, in addition to those it has now; ``open_files`` includes those that are open
+    now; ``written`` is bytes of any file.
     """
     with suppress(ImportError, OSError, ValueError):  # not every system has these limits
         import resource  # noqa: PLC0415

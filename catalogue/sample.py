@@ -1,4 +1,4 @@
-"""A random sample of captures: rows are drawn from all row groups, read, and replaced if they do not match."""
+"""A random sample: rows are drawn from all row groups, read, and replaced if they do not match."""
 
 import math
 import warnings

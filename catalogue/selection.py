@@ -214,10 +214,8 @@ def select(session: Session, query: "Query") -> Selection:
 def subsets_of(words: Iterable[str], statuses: Sequence[str], patterns: Iterable[str]) -> tuple[str, ...]:
     """Return the subsets of a question, in the order of the result.
 
-    Args:
-        words: names of subsets or ``all``; without any, the other arguments decide.
-        statuses: such as ``200`` or ``4xx``.
-        patterns: URLs of robots.txt files add the subset of these files.
+    Without ``words``, which name subsets or ``all``, statuses such as ``200`` or ``4xx`` decide, and patterns of
+    robots.txt files add their subset.
     """
     chosen = select_subsets(words)
     if not chosen:
@@ -227,12 +225,12 @@ def subsets_of(words: Iterable[str], statuses: Sequence[str], patterns: Iterable
 
 
 def select_listed(session: Session, words: CrawlWords) -> list[str]:
-    """Return the crawls that words select, newest first; see ``select``."""
+    """Return the selected crawls, newest first; see ``select``."""
     return _select_listed(session, words)[0]
 
 
 def _select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tuple[str, ...]]:
-    """Return crawls, and sentences about crawls that may be missing in the list."""
+    """Return sentences about crawls that may be missing in the list, too."""
     listed, missing = _stored_list(session), tuple[str, ...]()
     parsed = parse_crawl_words(several(words), listed)
     if STORED in parsed:

@@ -1,4 +1,4 @@
-"""What is open for a data folder and a source: store, metadata database, sources, workers. It has no features."""
+"""What is open for a data folder and a source. It has no features."""
 
 import math
 import os
@@ -68,19 +68,11 @@ class Session:
         observer: Observer | None = None,
         limit: RequestLimit | None = None,
     ) -> None:
-        """Prepare a session.
+        """Prepare a session; ``executor`` has workers that read.
 
-        Args:
-            folder: the data folder.
-            settings: select the source and its use.
-            dataset: name of a dataset other than Common Crawl's index.
-            executor: workers that read.
-            notify: is called with sentences for the user.
-            max_wait: seconds that a request may wait; longer waits raise ``Throttled`` at once.
-            clock: makes the clock of a source.
-            bars: makes progress bars.
-            observer: is called after each request, except those of workers.
-            limit: number of requests, except those of workers.
+        ``dataset`` names one other than Common Crawl's index. ``notify`` is called with sentences for the user. A
+        request that must wait longer than ``max_wait`` seconds raises ``Throttled`` at once. ``observer`` is called
+        after each request; neither it nor ``limit`` counts those of workers.
         """
         self.settings = settings
         self.dataset_name = None if dataset == COMMON_CRAWL.name else dataset
@@ -217,7 +209,7 @@ class Session:
         return self._copied_database or self.data / DATABASE_NAME
 
     def writable_database(self, *, indexes: bool = True, changes: bool = False) -> Path:
-        """Return the path where the metadata database can be updated, if that is necessary."""
+        """Return the path where the metadata database can be updated."""
         if self.store.read_only and not self._copied_database:
             from catalogue.metadata_db.refresh import is_fresh
             from catalogue.tables.stored_crawls import copied_folder

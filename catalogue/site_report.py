@@ -1,4 +1,4 @@
-"""What a crawl has of a site: pages, redirects, errors and the archived robots.txt."""
+"""What a crawl has of a site."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -140,7 +140,7 @@ def site_report(
 
 
 def _host(site: str) -> str:
-    """Return the host of a site that was given as a host or a URL."""
+    """Return the host of a site, which may be a URL."""
     host = site.strip().rpartition("://")[2].removeprefix("*.").partition("/")[0].partition("?")[0]
     if not host or "*" in host:
         raise QueryError(f"{printable(site[:200])!r} is not a site; use a host, such as example.com")
@@ -159,7 +159,6 @@ def _ends(batch: pa.RecordBatch) -> list[datetime | None]:
 
 
 def _archived_robots(session: Session, host: str, crawl: str) -> tuple[Page | None, str | None]:
-    """Return the archived robots.txt of a host, or why it could not be read."""
     try:
         return get_page(session, f"https://{host}/robots.txt", crawls=crawl), None
     except NotArchived:

@@ -1,4 +1,4 @@
-"""``%%catalogue``: cells of SQL in notebooks, over the metadata and over results in variables."""
+"""The magic ``%%catalogue``: cells of SQL in notebooks."""
 
 import re
 from typing import TYPE_CHECKING, Any

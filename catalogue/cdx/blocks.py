@@ -122,10 +122,9 @@ class Block:
 
 
 def line_starts(data: bytes) -> tuple[np.ndarray, bool]:
-    """Find lines, each of which ends with a line feed.
+    """Return the starts of lines that each end with a line feed, and the end, as 32-bit numbers.
 
-    Returns:
-        Starts of the lines and the end, as 32-bit numbers; whether there are no other control characters.
+    The second value says whether there are no other control characters.
     """
     codes, plain = np.frombuffer(data, np.uint8), True
     marks = np.empty(_AT_ONCE, np.bool_)

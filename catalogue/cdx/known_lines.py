@@ -1,4 +1,4 @@
-"""The parts of a list of blocks that were read, and the gap in which a key belongs."""
+"""The parts of a list of blocks that were read."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Lines of the CDX index: their columns, the lines of rows, and lines as Common Crawl's server writes them."""
+"""Lines of the CDX index, of rows, and as Common Crawl's server writes them."""
 
 import enum
 import json

@@ -1,4 +1,4 @@
-"""Check every stored value and the metadata database; with ``repair``, drop what is damaged and rebuild the rest."""
+"""Check every stored value and the metadata database."""
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping

@@ -18,7 +18,7 @@ from catalogue.store.stored_file import StoredFile
 
 @dataclass(frozen=True, slots=True)
 class FileComparison:
-    """Compares a file with what the source has."""
+    """Compares a file with the source."""
 
     store: Store
     dataset: Dataset
@@ -68,7 +68,7 @@ class FileComparison:
 
 
 def start_of(existing: StoredFile, indexes: Mapping[int, Indexes], key: str) -> int:
-    """Return the offset in a file at which its footer and these page indexes start."""
+    """Return the offset at which its footer and these page indexes start."""
     starts = [existing.size - len(with_trailer(existing.data))]
     for group in decode_footer(existing.data, existing.size).row_groups if indexes else ():
         for name, chunk in group.chunks.items():

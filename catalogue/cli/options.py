@@ -171,7 +171,7 @@ class Budget:
             confirm(f"this takes {format_cost(cost)}")
 
     def approve(self, captures: "Captures", options: Common) -> "Captures":
-        """Return captures whose cost is checked before they are read; see ``confirm``."""
+        """Check the cost of captures before they are read; see ``confirm``."""
         before = captures.spent
 
         def agree(plan: "ReadPlan") -> None:

@@ -189,7 +189,6 @@ def selection_of(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Selecti
 
 
 def _tips(options: Common, parameters: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the names and texts of tips."""
     if options.table is not None or parameters["match"]:
         return
     pattern, *more = parameters["patterns"]

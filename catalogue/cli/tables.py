@@ -185,14 +185,7 @@ def as_json(value: object) -> None:
 
 
 def batches_of(captures: "Captures", options: Common, *, printed: bool, most: int | None) -> "Iterator[pa.RecordBatch]":
-    """Read captures with a progress bar on a terminal, except while rows are printed there.
-
-    Args:
-        captures: the captures.
-        options: of the command.
-        printed: whether rows are printed to stdout.
-        most: rows that are printed; None for all.
-    """
+    """Read captures with a progress bar on a terminal, except while rows are ``printed`` there, up to ``most``."""
     unit = "row groups" if captures.plan.is_columnar else "blocks"
     batches = captures.batches(report=lambda progress: bar(progress))  # noqa: PLW0108 - of the present bar
     first: list[pa.RecordBatch] = []

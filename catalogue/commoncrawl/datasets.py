@@ -140,12 +140,8 @@ def dataset_from_json(data: bytes) -> Dataset:
 def parse_path_list(data: bytes, *, source: str = "", skipped: list[str] | None = None) -> tuple[str, ...]:
     """Return the paths of a list of files (text, one a line, also gzip), each once, in order.
 
-    Lines may begin with the address of the source; after an address of HTTP, they are percent-encoded.
-
-    Args:
-        data: the list.
-        source: address of the source.
-        skipped: receives the lines that are not paths below the source; otherwise the first is an error.
+    Lines may begin with the address of the ``source``; after an address of HTTP, they are percent-encoded. ``skipped``
+    receives the lines that are not paths below the source; otherwise the first is an error.
 
     Raises:
         BadManifest: if it is not such a list, is empty, or has a path that is not below the source.
@@ -177,7 +173,7 @@ def parse_path_list(data: bytes, *, source: str = "", skipped: list[str] | None 
 
 
 def path_columns(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns that all paths contain as ``name=value``, ``crawl`` and ``subset`` first."""
+    """Return the columns of all paths, see ``Dataset.path_columns``."""
     each = [dict.fromkeys([*_columns_of(path)]) for path in paths]
     names = [name for name in (each[0] if each else ()) if all(name in others for others in each)]
     first = COMMON_CRAWL.path_columns

@@ -107,7 +107,7 @@ class _Lake:
         self._kinds: dict[tuple[tuple[str, ...], bool], _Fields] = {}
 
     def _columns(self, columns: Sequence[tuple[str, str]]) -> tuple[dict[str, int], list[tuple[int, str, str]]]:
-        """Return the numbers of columns by name, and the columns that the next snapshot adds or changes."""
+        """Return numbers by name, and the columns that the next snapshot adds or changes."""
         every = self._rows(
             "SELECT column_name, column_id, column_type, end_snapshot FROM ducklake_column WHERE table_id = ?", (TABLE,)
         )
@@ -130,7 +130,6 @@ class _Lake:
         return {frozenset(fields): number for number, fields in found.items()}
 
     def update_files(self, files: Iterable[LakeFile]) -> None:
-        """Add new files, end removed ones, and update the bounds of the others."""
         there = self._live_files()
         added: dict[str, list[LakeFile]] = {}
         paths: set[str] = set()
@@ -237,7 +236,6 @@ class _Lake:
         self._database.changed = True
 
     def comment(self, missing: tuple[str, ...]) -> None:
-        """Write into the comments of view and table what is missing."""
         incomplete = f" It is incomplete: {'; '.join(missing)}." if missing else ""
         whole = "Common Crawl's index; rows of few files are read where crawl, subset and url_surtkey are given."
         raw = f"What the view captures is made of, which has one fetch_time: here it is in {NAIVE} until 2021-43."

@@ -1,4 +1,4 @@
-"""Export what is stored: Iceberg tables, DuckLakes and snapshots."""
+"""Export Iceberg tables, DuckLakes and snapshots."""
 
 import warnings
 from collections.abc import Callable, Iterable

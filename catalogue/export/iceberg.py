@@ -91,7 +91,7 @@ class TableFolder:
             yield
 
     def check(self) -> None:
-        """Check that the folder has only files of a table, and a valid address."""
+        """Check that there are only files of a table, and a valid address."""
         check_address(self.address)
         others: Iterable[str] = ()
         if self.path.is_dir():

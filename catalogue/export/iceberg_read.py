@@ -1,4 +1,4 @@
-"""An Iceberg table for pyiceberg: footers come from the store, data from the source in the stored version."""
+"""An Iceberg table for pyiceberg: footers come from the store, data from the source."""
 
 import io
 from collections.abc import Callable

@@ -170,7 +170,6 @@ class _Filling:
         """Files that are being read, and their bytes."""
 
     def plans(self) -> Iterator[ReadPlan]:
-        """Yield what to read, within the budget."""
         self._report(self.progress)
         for gaps in self._backfill.gaps:
             size = 0

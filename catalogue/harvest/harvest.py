@@ -1,4 +1,4 @@
-"""Fetch missing footers of a crawl into the store.
+"""Fetch missing footers.
 
 Usually one request per file: a suffix range whose length is learned from earlier footers.
 """
@@ -153,7 +153,6 @@ class _Run:
         report(self.outcome.progress)
 
     def fetch(self, missing: Iterable[IndexFile]) -> None:
-        """Fetch files, and store what was fetched in batches."""
         with closing(_in_parallel(self._fetcher.fetch, missing, self._fetcher.source.connections)) as results:
             for file, result in results:
                 self._note(file, result)
@@ -185,7 +184,7 @@ class _Run:
 
 
 def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str]) -> dict[str, StoredFile]:
-    """Return the stored files that have page indexes which are not stored."""
+    """Return the stored files whose page indexes are not stored."""
     keys = store.keys("indexes", "" if crawl == table.name else f"crawl={crawl}/")
     known = {of[0] for key in keys if (of := row_group_of(key))}
     found = {}

@@ -1,4 +1,4 @@
-"""Fetch the complete list of blocks of a crawl's CDX index into the store.
+"""Fetch the complete list of blocks of a crawl's CDX index.
 
 The list is fetched in parts of one version into a file, which the next run continues after an interruption. It is
 parsed, checked and written as a Parquet file while it arrives; that file is used only when it is complete.

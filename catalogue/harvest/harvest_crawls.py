@@ -274,7 +274,7 @@ def estimate_crawls(
 def _cost_of_values(
     session: Session, crawl: str, values: str | Iterable[str], subsets: Sequence[str], missing: int
 ) -> tuple[int, int]:
-    """Return requests and bytes for the values of stored footers, and the usual ones for missing footers."""
+    """Return requests and bytes for stored footers, and the usual ones for missing footers."""
     from catalogue.harvest.harvest_values import dictionary_index, value_columns
 
     columns = value_columns(session, values)
@@ -287,7 +287,7 @@ def _cost_of_values(
 def _select(
     session: Session, crawls: CrawlWords | None, subsets: str | Iterable[str], *, refresh: bool
 ) -> tuple[list[str], list[str], tuple[str, ...]]:
-    """Return the words for crawls, their crawls, newest first, and the subsets to harvest."""
+    """Return the words, their crawls, newest first, and the subsets to harvest."""
     session.check_writable()
     if session.dataset == COMMON_CRAWL:
         words = parse_crawl_words(several(crawls or ()), _listed_crawls(session))

@@ -1,4 +1,4 @@
-"""Fetch the dictionary pages of some columns of a crawl: they have the values of each row group."""
+"""Fetch dictionary pages, which have the values of row groups."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence

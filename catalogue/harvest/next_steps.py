@@ -51,12 +51,9 @@ def steps(
 ) -> Iterator[Step]:
     """Yield what to do, the most urgent first.
 
-    Args:
-        dataset: of the files.
-        coverage: rows of the query ``coverage``.
-        listed: known crawls, newest first.
-        list_age: age of this list; None if there is none.
-        price: cost of finding missing bounds, in words; empty if unknown.
+    ``coverage`` has the rows of the query of this name, and ``listed`` the known crawls, newest first; None as
+    ``list_age`` means that there is no such list. ``price`` is the cost of finding missing bounds, in words; empty if
+    unknown.
     """
     stored = newest_first(row["crawl"] for row in coverage if row["files_harvested"])
     incomplete: dict[str, dict[str, int]] = {}

@@ -1,9 +1,9 @@
-"""Pull a snapshot into the store: each file of a crawl is checked completely before anything of it is stored.
+"""Pull a snapshot: each file of a crawl is checked completely before anything of it is stored.
 
 A digest shows that a file is what its maker wrote, not that it is true. So footers and lines of lists of blocks are
 decoded here, and some footers, page indexes and parts of lists are compared with the source. Bounds that a backfill
-found cannot be compared and are not stored. A maker who invents everything except what happens to be compared can
-still make results incomplete: pull snapshots of people you trust.
+found cannot be compared and are not stored. A maker who invents everything except what happens to be compared can still
+make results incomplete: pull snapshots of people you trust.
 """
 
 import hashlib
@@ -196,8 +196,7 @@ class _Pull:
     def _check(self, file: SnapshotFile, path: Path) -> tuple[dict[str, bytes], tuple[StoredFile, bytes] | None]:
         """Check a fetched file, compare some of it with the source, and write its list of blocks.
 
-        Returns:
-            Documents to store, and the version and the directory of the list, without which its file is not used.
+        The result has documents, and version and directory of the list, without which its file is not used.
         """
         counts = [file.footers - file.indexed, file.indexed]
         chosen = [SystemRandom().sample(range(count), min(self.compare, count)) for count in counts]
@@ -257,7 +256,7 @@ class _Pull:
         self.pulled.compared += 1
 
     def _write_list(self, crawl: str, version: StoredFile, values: Iterator["_Value"]) -> bytes:
-        """Check a list of blocks, compare some pieces with the source, and write it; return the file's directory."""
+        """Check a list of blocks, compare some pieces with the source, and write it."""
         shards = count_shards(crawl, self.source.get(shards_path(crawl)).body) if self.compare else None
         directory = write_list(self.store, crawl, self._pieces(crawl, version, values), version.size, shards)
         self.pulled.lists += 1
@@ -265,7 +264,6 @@ class _Pull:
         return directory
 
     def _pieces(self, crawl: str, version: StoredFile, values: Iterator["_Value"]) -> Iterator[bytes]:
-        """Yield the lines of a list, of which some pieces are compared with the source."""
         starts, at, pin = range(0, version.size, PIECE), 0, FileVersion(version.size, None)
         chosen = SystemRandom().sample(starts, min(self.compare, len(starts)))
         for value in values:

@@ -121,7 +121,7 @@ def export(
 
     ``crawls`` has the paths of the files of each crawl; its list of blocks is written if it is stored. Other crawls of
     an existing snapshot stay, or with ``removes`` they are removed. ``missing`` says in sentences what was not
-    harvested. ``report`` is called with each file.
+    harvested.
 
     Raises:
         QueryError: if the folder has other files.
@@ -155,7 +155,6 @@ def export(
 
 
 def _previous(place: Target, output: str | Path) -> dict[str, SnapshotFile]:
-    """Return the files of the snapshot in a folder; none if it is empty."""
     if place.size(MANIFEST) is None:
         if place.exists("") and not (place.staging / _PART).exists():
             raise QueryError(f"{output} has other files; choose another name for the snapshot")
@@ -174,7 +173,7 @@ def _put_manifest(place: Target, part: Path, files: Mapping[str, SnapshotFile], 
 
 
 def _contents(store: Store, crawl: str, paths: Sequence[str]) -> str:
-    """Return a digest of what is stored of a crawl, by the digests of its values."""
+    """Return a digest of the digests of a crawl's values."""
     keys = {
         "documents": [manifest_path(crawl), LISTS + crawl],
         "files": paths,
@@ -185,7 +184,7 @@ def _contents(store: Store, crawl: str, paths: Sequence[str]) -> str:
 
 
 def _write(part: Path, store: Store, crawl: str, paths: Sequence[str]) -> tuple[int, int, int]:
-    """Write the file of a crawl; return the numbers of footers, of those with page indexes, and of blocks."""
+    """Write the file; return the numbers of footers, of those with page indexes, and of blocks."""
     footers, indexed, blocks = set(), set(), open_list(store, crawl)
     with create(part) as file:
         for table, key, value in _values(store, crawl, paths, blocks):

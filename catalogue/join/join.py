@@ -1,4 +1,4 @@
-"""Run a join: sort the keys, price it, read slice by slice, and write the result."""
+"""Run a join."""
 
 import math
 import re
@@ -215,7 +215,7 @@ class _JoinRun:
         return JoinEstimate(about["rows"], about["patterns"], tuple(prices), requests, received, seconds)
 
     def run(self, folder: Path, agree: Callable[[JoinEstimate], None] | None, most: float) -> Joined:
-        """Do what is left, if its cost is agreed to, with at most ``most`` bytes; write the result to ``folder``."""
+        """Do what is left, if its cost is agreed to, with at most ``most`` bytes."""
         before, next_bytes = self._session.spent, 0
         ledger, parts = self._ledger, self._work / _PARTS if self._kind.collect else folder
         if not self._kind.collect:

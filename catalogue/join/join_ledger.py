@@ -1,4 +1,4 @@
-"""What a join has done, so that it can go on after an interruption."""
+"""What a join has done before an interruption."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -107,7 +107,7 @@ class JoinLedger(JsonLedger):
         self._enter({"finished": rows, "files": {path.name: path.stat().st_size for path in files}})
 
     def has_result(self, folder: Path) -> bool:
-        """Return whether the files of the result are there as they were written."""
+        """Return whether the files of the result are unchanged."""
         return all(_is_file(folder / name, size) for name, size in self._files.items())
 
     def parts_of(self, first: int, last: int) -> Iterator[JoinPart]:

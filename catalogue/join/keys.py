@@ -128,7 +128,7 @@ class Lookups(ABC):
         """Return pairs of places of keys and numbers of their patterns; both shape (n,), int64."""
 
     def present(self, keys: pa.BinaryArray) -> np.ndarray:
-        """Return numbers of the patterns that match any key; shape (n,), int64."""
+        """Return numbers of the patterns that match any key, as ``patterns``."""
         return self.find(keys)[1]
 
     def numbered(self, batches: Iterable[pa.RecordBatch], key: str, *, alone: bool) -> Iterator[pa.RecordBatch]:
@@ -281,7 +281,7 @@ class JoinKeys:
         return self._lookups.starts[-1]
 
     def rows_between(self, first: int, last: int) -> pa.Table:
-        """Return the rows of patterns from ``first`` to ``last``, sorted by number."""
+        """Return the rows of consecutive patterns, sorted by number."""
         start = bisect_left(self._inputs.places, first, key=itemgetter(1))
         stop = bisect_right(self._inputs.places, last, key=itemgetter(0))
         batches = [self._rows(number) for number in range(start, max(start, stop))]

@@ -1,4 +1,4 @@
-"""Parse the rows of an input: the intervals of keys that each matches."""
+"""Parse the rows of an input."""
 
 import csv
 import re

@@ -147,15 +147,9 @@ def _split_off(kept: list[pa.Table], number: int) -> list[pa.Table]:
 def result_of(
     kind: Kind, schema: pa.Schema, keys: JoinKeys, parts: Iterable[Path], unread: np.ndarray, span: tuple[int, int]
 ) -> pa.Table:
-    """Return the result for the patterns of a span, inclusive.
+    """Return the result of any kind but ``inner`` for the patterns of a span, least and greatest inclusive.
 
-    Args:
-        kind: any but ``inner``.
-        schema: schema of captures.
-        keys: keys of the join.
-        parts: files that may have the patterns.
-        unread: ascending numbers of patterns for which not everything was read.
-        span: least and greatest pattern.
+    ``schema`` is that of captures; ``unread`` has ascending numbers of patterns for which not everything was read.
     """
     assert kind.result and kind.collect  # noqa: S101, PT018 - an inner join needs none
     some: list[pa.Table] = []
@@ -237,7 +231,7 @@ def _kept(source: pq.ParquetFile, keep: np.ndarray) -> Iterator[pa.Table]:
 
 
 def concatenate(parts: Iterable[Path], path: Path) -> None:
-    """Write the row groups of several files with the same columns to one, without decoding them."""
+    """Write the row groups of files with the same columns to one, without decoding them."""
     footers, shifts = [], []
     with whole_file(path) as file:
         file.write(MAGIC)

@@ -1,4 +1,4 @@
-"""The crawls of a join: which index reads each, and the captures of a slice."""
+"""The crawls of a join."""
 
 import math
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ class JoinScope:
         return self._session.metadata() if self._session.store_path.exists() else None
 
     def state(self, crawl: str) -> str:
-        """Return a digest of what is stored of a crawl."""
+        """Return a digest of what is stored."""
         store = self._session.store if self._session.store_path.exists() else None
         document = store.get("documents", LISTS + crawl) if store else None
         listed = blake2b(document.data, digest_size=16).hexdigest() if document else ""
@@ -109,7 +109,7 @@ class JoinScope:
         return min(ways, key=lambda way: self._session.cost().price(way[0].requests, way[0].bytes))
 
     def price(self, crawl: str, index: str, slices: Sequence[Slice], keys: JoinKeys) -> CrawlPrice:
-        """Price the slices of a crawl by the plans of some of them, evenly distributed."""
+        """Price slices by the plans of some of them, evenly distributed."""
         step = max(1, math.ceil(len(slices) / self.sizes.planned))
         some = slices[step // 2 :: step]
         plans = [self.captures(each, keys.between(each.keys.start, each.keys.end)).plan for each in some]
@@ -124,7 +124,7 @@ class JoinScope:
         return CrawlPrice(crawl, index, len(slices), requests, received, seconds, exact)
 
     def _indexes(self, crawl: str, keys: JoinKeys) -> list[str]:
-        """Return the indexes that can answer for a crawl; the CDX index alone if files of the other are missing."""
+        """Return the CDX index alone if files of the other are missing."""
         indexes, dataset = self._indexes_of(crawl), self._session.dataset
         has_list = crawl in self._session.block_lists.stored
         # Without --index columnar, footers answer only where all of them are stored.

@@ -14,12 +14,12 @@ from catalogue.surt import END, KeyInterval
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large parts of a join are, which decides about its memory and the cost of an interruption."""
+    """Sizes that decide about the memory of a join and the cost of an interruption."""
 
     keys: int = 100_000
     """Keys of a slice, about."""
     row_groups: int = 32
-    """Row groups of a slice, about: some GB."""
+    """Row groups of a slice: some GB."""
     blocks: int = 500
     """Blocks of a slice, of whose rows some wait in memory."""
     run: int = 16

@@ -1,4 +1,4 @@
-"""Sort the keys of an input, and write them with the rows that have them."""
+"""Sort the keys of an input."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -197,7 +197,7 @@ def _lookup_writer(folder: Path, rows: int, *, ordered: bool, compress: bool) ->
 
 
 def _lookups(firsts: pa.Array, others: pa.Array, of: np.ndarray, *, single: bool, wide: bool) -> pa.RecordBatch:
-    """Return the intervals of patterns; ``single`` if each is one key."""
+    """Make intervals; ``single`` if each is one key."""
     if single:
         columns = [firsts, pa.nulls(len(firsts), pa.binary()), positions(of)]
         return pa.RecordBatch.from_arrays(columns, schema=LOOKUPS)

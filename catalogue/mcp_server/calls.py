@@ -1,4 +1,4 @@
-"""Calls of tools, one after the other in a thread, which share a session and a number of requests."""
+"""Calls of tools, which share a session and a number of requests."""
 
 import asyncio
 import warnings

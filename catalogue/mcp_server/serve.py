@@ -1,4 +1,4 @@
-"""Serve the tools on the standard streams or over HTTP, until the client or a signal ends it."""
+"""Serve the tools on the standard streams or over HTTP."""
 
 import json
 import logging

@@ -165,11 +165,7 @@ class Build:
         self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT unnest({given}, recursive := true)")
 
     def _show_pages(self, crawl: str, last_index: int) -> int:
-        """Replace the pages of row groups whose index was written after a row of the store.
-
-        Returns:
-            The number of the last row.
-        """
+        """Replace the pages of row groups whose index was written after a row of the store; return the last row."""
         changed: dict[str, list[int]] = {}
         rows = self._store.row_numbers("indexes", "" if crawl == self._dataset.name else f"crawl={crawl}/")
         for key, row in rows.items():
@@ -215,7 +211,7 @@ def _naive(time: datetime | None) -> str | None:
 
 
 def _page_rows(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str, Any]]:
-    """Yield a list for each column of the pages: DuckDB takes several times as long for a dictionary for each page."""
+    """Yield lists by column: DuckDB takes several times as long for a dictionary for each page."""
     stored = store.indexes(file.path, file.ordinals, file.stored) if file.stored else {}
     for group in file.footer.row_groups:
         indexes = stored.get(group.ordinal, Indexes())
@@ -227,7 +223,7 @@ def _page_rows(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str,
 
 
 def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes | None) -> dict[str, Any]:
-    """Return a list of values of the pages for each column.
+    """Return the values of pages by column.
 
     Raises:
         BadPageIndex: if an index is invalid.

@@ -66,15 +66,10 @@ def run_isolated(
     seconds: float = SECONDS,
     started: Callable[[Callable[[], None]], None] = lambda _: None,
 ) -> SqlRows:
-    """Run one statement that reads.
+    """Run one statement that reads the DuckDB file, for at most ``seconds``.
 
-    Args:
-        path: the DuckDB file.
-        sql: the statement.
-        rows: most rows of the result.
-        characters: most characters of the result.
-        seconds: time limit.
-        started: is called with a function for any thread that ends the process.
+    ``rows`` and ``characters`` limit the result. ``started`` is called with a function for any thread that ends the
+    process.
 
     Raises:
         QueryError: if it is invalid, or does more than read the database.

@@ -55,15 +55,10 @@ def refresh(
     busy_seconds: float = 600.0,
     stale: bool = False,
 ) -> None:
-    """Update the tables, and the database from them.
+    """Update the tables, and from them the database; add the column chunks of some crawls.
 
-    Args:
-        path: the DuckDB file.
-        store: the store.
-        table: the dataset.
-        column_chunks: crawls whose column chunks are added.
-        busy_seconds: maximum wait for another process that updates it.
-        stale: whether it is known to be out of date.
+    ``busy_seconds`` is the maximum wait for another process that updates it; ``stale`` says that it is known to be out
+    of date.
 
     Raises:
         DiskFailed: if it cannot be written; the old one stays.
@@ -146,7 +141,7 @@ def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
 
 
 def updated(path: Path, store: Store, table: Dataset, *, indexes: bool = True) -> Path:
-    """Return the path of the database after an update, if that is necessary."""
+    """Return the path after an update, if that is necessary."""
     if not is_fresh(path, store, indexes=indexes):
         refresh(path, store, table, stale=True)
     return path

@@ -1,4 +1,4 @@
-"""Fetch what an output is missing: estimate, fetch in this process or by workers, write."""
+"""Fetch what an output is missing."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator

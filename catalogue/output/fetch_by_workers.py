@@ -60,7 +60,7 @@ def fetch_by_workers(
     *,
     max_bytes: int = _TASK_MAX_RESULT,
 ) -> EncodedRecords:
-    """Fetch and encode records by workers, each with its share of the rate limit.
+    """Fetch by workers, each with its share of the rate limit.
 
     Captures beyond ``max_bytes`` of a task's result are fetched one by one at the end.
 

@@ -1,4 +1,4 @@
-"""Formats of records: how a record becomes bytes of a file, and how such a file is finished and continued."""
+"""Formats of records: how they become a file, and how such a file is finished and continued."""
 
 import base64
 import hashlib

@@ -73,14 +73,10 @@ def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
 def open_output(
     output: Output, format_: RecordFormat, about: Mapping[str, Any], *, most: int | None, cache: Path
 ) -> Iterator[tuple[RecordWriter, Ledger]]:
-    """Open an output for one process at a time.
+    """Open an output for one process at a time: a path, a URL that fsspec can write to, or an open file.
 
-    Args:
-        output: a path, a URL that fsspec can write to, or an open file.
-        format_: format of the records.
-        about: identifies the output, as JSON values.
-        most: approximate bytes of a file; None for a single file, or for 1 GB at a URL.
-        cache: folder below which remote files are staged.
+    ``about`` identifies the output, as JSON values. ``most`` is the approximate size of a file in bytes; None for a
+    single file, or for 1 GB at a URL. Remote files are staged below the folder ``cache``.
 
     Raises:
         QueryError: if the output is invalid or holds something else.

@@ -1,4 +1,4 @@
-"""The lists of blocks of the CDX index that a session uses: stored ones, and searches of others."""
+"""The lists of blocks that a session uses: stored ones, and searches of others."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Prune rows of a row group by metadata: which may match a query, and which match for certain."""
+"""Prune by metadata: which rows may match a query, and which match for certain."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

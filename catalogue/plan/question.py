@@ -1,4 +1,4 @@
-"""A query and the indexes of its crawls: choose an index for each, and make the requests that a plan needs first."""
+"""Choose an index for each crawl of a query, and make the requests that a plan needs first."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -74,7 +74,7 @@ class KeyIntervals(ABC):
         return self.part(self.count_ended(least), self.count_started(greatest))
 
     def overlap(self, least: bytes, greatest: bytes) -> bool:
-        """Return whether there are such intervals; see ``between``."""
+        """Return whether ``between`` has any."""
         return self.count_ended(least) < self.count_started(greatest)
 
     def contain_all(self, bounds: Bounds | None) -> bool:
@@ -154,12 +154,9 @@ class KeyBatches(ABC):
     """Ascending keys, not necessarily distinct, in Arrow arrays, which may be read when they are needed."""
 
     def __init__(self, starts: Sequence[int], firsts: Sequence[bytes], *, is_ascii: bool) -> None:
-        """Describe the arrays.
+        """Describe the arrays by the number of the first key of each, with the number of keys, and by their least keys.
 
-        Args:
-            starts: number of the first key of each array, and the number of keys.
-            firsts: the least key of each array.
-            is_ascii: all keys are known to be ASCII.
+        ``is_ascii`` says that all keys are known to be ASCII.
         """
         self.starts, self.firsts, self.is_ascii = starts, firsts, is_ascii
 
@@ -242,7 +239,7 @@ class SingleKeys(KeyIntervals):
         return flags(is_there)
 
     def meet(self, keys: pa.BinaryArray) -> Iterator[tuple[slice, range, pa.BinaryArray]]:
-        """Yield slices of ascending keys, each with the keys of the query near it and their numbers."""
+        """Yield slices of ascending keys, with the query's keys near them and their numbers."""
         if not len(keys):
             return
         texts, first = KeyTexts(keys), 0

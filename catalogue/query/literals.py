@@ -24,7 +24,7 @@ def literal(value: object) -> str:
 
 
 def literals(values: Iterable[object]) -> str:
-    """Return values as a list, for ``IN`` and ``list_contains``."""
+    """Return an SQL list for ``IN`` and ``list_contains``."""
     return literal([*values])
 
 

@@ -1,4 +1,4 @@
-"""The parameters of a query as pydantic models, for the JSON API and for tools of assistants."""
+"""The parameters of a query as pydantic models."""
 
 import json
 from collections.abc import Mapping
@@ -53,13 +53,7 @@ def field_type(name: str) -> Any:  # noqa: ANN401 - a type
 def query_model(
     interface: Interface, *without: str, defaults: Mapping[str, object] = MappingProxyType({})
 ) -> type[Arguments]:
-    """Return a model with the parameters of an interface.
-
-    Args:
-        interface: the interface.
-        without: names of parameters that the model does not have.
-        defaults: values of parameters that are not given; patterns without one must be given.
-    """
+    """Return a model with the parameters of an interface; patterns without a value in ``defaults`` must be given."""
     fields: dict[str, Any] = {}
     for each in parameters_of(interface, *without):
         missing: Any = ... if each.name == "patterns" else False if each.kind is bool else None

@@ -1,4 +1,4 @@
-"""The parameters of a query, of which the command line, the JSON API, the search form and assistants make their own."""
+"""The parameters of a query, for all interfaces."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping

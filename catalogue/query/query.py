@@ -93,8 +93,7 @@ class Query:
 def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[ResolvedQuery, Distinct | None]:
     """Resolve a query of a dataset whose files have the ``stored`` columns and types.
 
-    Returns:
-        The resolved query, and how duplicates are removed, if they are.
+    The second value says how duplicates are removed, if they are.
 
     Raises:
         QueryError: if a pattern, column, expression or time is invalid, or the dataset does not have what it needs.
@@ -133,7 +132,7 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
 
 
 def _fine_time(dataset: Dataset, stored: Mapping[str, str]) -> pa.Field | None:
-    """Return the column of times if its files have a finer unit than milliseconds."""
+    """Return the column of times if its unit is finer than milliseconds."""
     kind = arrow_type(stored.get(dataset.time or "", ""))
     is_fine = pa.types.is_timestamp(kind) and kind.unit in {"us", "ns"}
     return pa.field(dataset.time, pa.timestamp(kind.unit, "UTC")) if is_fine else None

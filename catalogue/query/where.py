@@ -231,7 +231,7 @@ def _tree(select: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa: A
 
 
 def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:
-    """Let DuckDB bind the expression to the types of the columns, before anything is fetched."""
+    """Let DuckDB bind the expression to types, before anything is fetched."""
     for name in where.columns:
         alike = [other for other in known.names if other.casefold() == name.casefold()]
         if len(alike) > 1:

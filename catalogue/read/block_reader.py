@@ -51,7 +51,7 @@ def block_pieces(
     connection: "duckdb.DuckDBPyConnection | None",
     events: ReadEvents,
 ) -> Generator[Piece, None, None]:
-    """Yield the rows of a plan's blocks, of all subsets, by section.
+    """Yield the rows of all subsets, by section.
 
     Raises:
         BadCdx: if a block or line is invalid.

@@ -1,4 +1,4 @@
-"""Dask: an executor of a cluster's workers, and DataFrames with a partition for each part of a plan."""
+"""Clusters of Dask."""
 
 import re
 from collections.abc import Iterator
@@ -22,9 +22,7 @@ _THREADS = 8
 def connect_to_cluster(address: str, *, patience: float = _PATIENCE) -> Iterator[Executor]:
     """Yield the workers of a Dask cluster as an executor.
 
-    Args:
-        address: the scheduler's address, such as ``tcp://host:8786``.
-        patience: seconds to wait for it.
+    ``address`` is such as ``tcp://host:8786``, ``patience`` in seconds.
 
     Raises:
         QueryError: if Dask is not installed, or the address is invalid.

@@ -1,4 +1,4 @@
-"""Arrow tables, or parts of a plan, as DataFrames of pandas, polars and Dask."""
+"""DataFrames of pandas, polars and Dask."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec

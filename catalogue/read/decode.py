@@ -45,13 +45,9 @@ _INVALID = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexEr
 def decode(
     bundle: Bundle, reads: Sequence[ColumnRead], kind: pa.DataType, rows: np.ndarray | None = None
 ) -> Iterator[Numbered]:
-    """Decode a column of a bundle. Texts may be invalid; see ``valid``.
+    """Decode a column of a bundle to values of a ``kind``. Texts may be invalid; see ``valid``.
 
-    Args:
-        bundle: the row groups; those without requested rows are skipped.
-        reads: reads of the column, by row group.
-        kind: type of the result.
-        rows: ascending numbers of rows; rows after the last one are not decoded. None for all.
+    ``rows`` are ascending numbers, None for all; rows after the last one, and row groups without any, are not decoded.
 
     Raises:
         BadFooter: if the bytes are not the pages of the column.
@@ -84,7 +80,7 @@ def decode(
 
 
 def _values(spliced: pa.Buffer, rows: int, unit: str) -> Iterator[pa.Array]:
-    """Yield the values of a file of one column, so many at a time; ``unit`` is that of INT96 times."""
+    """Yield values, so many at a time; ``unit`` is that of INT96 times."""
     file = pq.ParquetFile(
         pa.BufferReader(spliced), coerce_int96_timestamp_unit=unit, page_checksum_verification=True, pre_buffer=False
     )
@@ -215,12 +211,7 @@ def aligned(
 ) -> Iterator[pa.Table]:
     """Yield tables of columns whose pieces have different lengths; missing columns are null.
 
-    Args:
-        columns: pieces of the columns that are read.
-        rows: numbers of all rows.
-        schema: the tables' schema.
-        bundle: the row groups.
-        dataset: the dataset of the files.
+    ``rows`` are the numbers of all rows, and ``schema`` is that of the tables.
 
     Raises:
         BadFooter: if a column ends before the others.

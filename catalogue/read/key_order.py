@@ -82,7 +82,7 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
 
 
 def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield rows sorted by key, time, crawl and the other columns; all of them are in memory."""
+    """Sort rows by key, time, crawl and the other columns; all of them are in memory."""
     table = plan.query.table
     # Columns of more than 2 GiB of text need a type with 64-bit offsets.
     roomy = pa.schema([f.with_type(pa.large_string()) if f.type == pa.string() else f for f in schema])
@@ -107,7 +107,7 @@ class GroupsLeft:
             self._sections += [section] * len(leasts)
 
     def after(self, number: int) -> bytes:
-        """Return the bound after a row group; ``END`` for the last one of its section."""
+        """Return the bound; ``END`` for the last row group of its section."""
         following = self._sections[number + 1 : number + 2]
         return self._leasts[number + 1] if following and following[0] is self._sections[number] else END
 
@@ -126,7 +126,7 @@ class KeysLeft:
         """Least key from each piece on."""
 
     def at(self, row: int) -> bytes:
-        """Return the bound from a row on; ``END`` if there is no such row."""
+        """Return the bound; ``END`` if there is no such row."""
         number = bisect_right(self._starts, row) - 1
         if number == len(self._pieces) or not self._ascend[number]:
             return self._after[number]
@@ -250,7 +250,7 @@ def _is_greater(columns: pa.Table, rows: np.ndarray) -> np.ndarray:
 
 
 def _flags(values: pa.BooleanArray) -> np.ndarray:
-    """Return which values are true; null is not."""
+    """Treat null as false."""
     return booleans(pc.fill_null(values, fill_value=False)) if values.null_count else booleans(values)
 
 

@@ -1,4 +1,4 @@
-"""Make the requests of a plan ahead of decoding, and yield row groups when their bytes have arrived."""
+"""Make the requests of a plan ahead of decoding."""
 
 from bisect import bisect_right
 from collections import deque
@@ -204,7 +204,7 @@ class Bundle:
     def __init__(self, groups: Sequence[LoadedRowGroup]) -> None:
         self.groups = groups
         self.starts = np.cumsum([0, *(group.read.num_rows for group in groups)])
-        """First row of each row group, and the number of rows."""
+        """First rows of row groups, and the number of rows."""
 
     @property
     def columns(self) -> list[tuple[ColumnRead, ...]]:

@@ -1,4 +1,4 @@
-"""Run a plan: read its requests, decode, and apply the residual filter."""
+"""Run a plan."""
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -39,13 +39,8 @@ def read(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of a plan in batches, with its schema, in the order of the result; see ``key_order``.
 
-    Where pages differ from their index, the row group is read whole.
-
-    Args:
-        plan: the plan; its page indexes have been fetched.
-        source: the source.
-        executor: threads that make requests while rows are decoded.
-        events: callbacks.
+    The page indexes of the plan have been fetched. Where pages differ from their index, the row group is read whole.
+    Threads of ``executor`` make requests while rows are decoded.
 
     Raises:
         SourceError: if a request fails; rows that were returned before are valid.
@@ -105,7 +100,6 @@ class _Waiting:
             future.cancel()
 
     def split(self) -> "Iterator[_Waiting]":
-        """Yield each row group as a separate bundle."""
         for n, part in enumerate(self.bundle.parts(self.rows)):
             rows = self.rows[part] - self.bundle.starts[n]
             decided = self.decided.slice(part.start, len(rows))
@@ -124,7 +118,7 @@ class _Reading:
         self._left = GroupsLeft(plan) if plan.query.is_inorder else None
 
     def pieces(self) -> Generator[Piece, None, None]:
-        """Yield the rows of each section, and an empty piece after each row group or bundle."""
+        """Yield rows, and an empty piece after each row group or bundle."""
         waiting: deque[_Waiting | LoadedRowGroup] = deque()
         size = done = 0
         groups = self._arrivals.groups()

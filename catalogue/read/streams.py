@@ -1,4 +1,4 @@
-"""Streams of rows: in batches, with callbacks, and in turns with other streams."""
+"""Streams of rows."""
 
 import atexit
 from collections.abc import Callable, Generator, Iterable, Iterator

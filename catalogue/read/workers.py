@@ -110,12 +110,9 @@ class Workers:
     """Runs tasks with an executor."""
 
     def __init__(self, executor: Executor, settings: Settings, *, at_once: int) -> None:
-        """Use an executor, which the caller shuts down.
+        """Run at most ``at_once`` tasks at a time with an executor, which the caller shuts down.
 
-        Args:
-            executor: its workers must have this package.
-            settings: settings of each worker, with its share of the rate.
-            at_once: maximum concurrent tasks.
+        Its workers must have this package. ``settings`` are those of each worker, with its share of the rate.
         """
         self.settings = settings
         self._executor = executor
@@ -291,7 +288,7 @@ def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -
 
 
 def run_bounds(task: Task) -> Done[dict[int, Bounds]]:
-    """Run ``read_bounds`` in any process where this package is installed."""
+    """Run ``read_bounds``, as ``run`` does for ``read``."""
     return on_worker(task.settings, lambda source, executor, _: read_bounds(task.plan, source, executor))
 
 

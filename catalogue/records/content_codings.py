@@ -63,12 +63,10 @@ _Step = tuple[bytes, bool]
 
 
 def decode_body(body: bytes, headers: Iterable[tuple[str, str]], *, cut: bool = False) -> DecodedBody:
-    """Remove the codings that the headers name, from the last one to the first one.
+    """Remove the codings that the headers of a response name, from the last one to the first one.
 
-    Args:
-        body: body of an HTTP response, as archived.
-        headers: those of the response; lines of ``Content-Encoding`` are one list, as those of ``Transfer-Encoding``.
-        cut: whether the record says that the body is truncated. Then its first part is decoded.
+    Lines of ``Content-Encoding`` are one list, as those of ``Transfer-Encoding``. With ``cut``, the record says that
+    the body is truncated, and its first part is decoded.
 
     Raises:
         BadRecord: if a coding is unknown, or the body is damaged, ends early, or is too large.

@@ -33,13 +33,10 @@ class Documents:
     def __init__(
         self, *, main_content: bool = False, markdown: bool = False, processes: int | None = None, seconds: float = 20.0
     ) -> None:
-        """Prepare a pool of processes, which start when they are needed.
+        """Prepare a pool of processes, by default one for each core, which start when they are needed.
 
-        Args:
-            main_content: leave out navigation, footers and the like.
-            markdown: convert pages to Markdown, too.
-            processes: limit; by default one for each core.
-            seconds: time limit of a document.
+        ``main_content`` leaves out navigation, footers and the like; ``markdown`` converts pages to Markdown, too;
+        ``seconds`` limit the time of a document.
         """
         self._main_content, self._markdown = main_content, markdown
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""Fetch the records of captures in few requests, check each record, and convert it."""
+"""Fetch the records of captures in few requests."""
 
 import os
 from collections.abc import Callable, Generator, Iterable
@@ -46,12 +46,8 @@ def fetch_records(
 ) -> Generator[_Converted | FailedRecord, None, None]:
     """Yield the checked and converted records in the order of the requests; threads work ahead, in bounded memory.
 
-    Args:
-        fetches: the requests.
-        source: reads the archives.
-        convert: called for each record.
-        parallel: whether a thread for each core converts, which is worth it if conversion takes much longer than to
-            inflate and check a record.
+    ``parallel`` converts in a thread for each core, which is worth it if conversion takes much longer than to inflate
+    and check a record.
 
     Raises:
         SourceUnavailable: if the source failed as a whole.

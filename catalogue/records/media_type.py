@@ -1,4 +1,4 @@
-"""Determine the media type of a payload as detected by the crawler, declared, or by its first bytes; and its syntax.
+"""Determine the media type of a payload, and its syntax.
 
 Signatures are those of https://mimesniff.spec.whatwg.org/, and a few of archives and documents.
 """
@@ -101,11 +101,9 @@ def media_type(
 ) -> str | None:
     """Return the media type of a payload in lower case, without parameters; None if nothing is known.
 
-    Args:
-        identified: ``WARC-Identified-Payload-Type`` of the record.
-        indexed: the detected type in the index.
-        declared: ``Content-Type`` of the response. The signature of another binary type has priority.
-        payload: returns the payload without codings; called only if its first bytes decide.
+    ``identified`` is ``WARC-Identified-Payload-Type`` of the record, ``indexed`` the detected type in the index, and
+    ``declared`` the ``Content-Type`` of the response. The signature of another binary type has priority over that.
+    ``payload`` returns the payload without codings; it is called only if its first bytes decide.
     """
     for detected in (identified, indexed):
         if (found := first_type(detected)) and found not in _UNKNOWN:
@@ -132,7 +130,7 @@ def first_type(declared: str | None) -> str | None:
 
 
 def binary_type(data: bytes) -> str | None:
-    """Return the media type of an image, archive or document, by its first bytes."""
+    """Return the media type of an image, archive or document."""
     head = data[:_SNIFFED]
     for signature, found in _SIGNATURES.items():
         if head.startswith(signature) and (signature in _TEXT_SIGNATURES or is_binary(head)):

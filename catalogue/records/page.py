@@ -1,4 +1,4 @@
-"""An archived page: its record as text, Markdown, HTML or links."""
+"""Archived pages."""
 
 import builtins
 from collections.abc import Iterator

@@ -20,9 +20,7 @@ _TO_ESCAPE = re.compile(r"[^!-~]")
 def redirect_target(url: str, location: str) -> str:
     """Return the URL that a redirect leads to, without user and password.
 
-    Args:
-        url: the redirecting URL.
-        location: its header ``Location``; may be relative, and contain spaces and other characters not allowed in URLs.
+    The header ``location`` may be relative, and contain spaces and other characters not allowed in URLs.
 
     Raises:
         QueryError: if the target is not a valid HTTP URL.

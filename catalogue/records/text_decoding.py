@@ -72,13 +72,10 @@ class DocumentCharset:
 
 
 def find_charset(data: bytes, syntax: Syntax, *, content_type: str = "", url: str = "") -> DocumentCharset:
-    """Return the charset of a document.
+    """Return the charset of a document without content codings.
 
-    Args:
-        data: the document without content codings.
-        syntax: determines which declarations count.
-        content_type: all values of the header, separated by commas.
-        url: its top-level domain helps to detect a charset.
+    ``syntax`` determines which declarations count; ``content_type`` has all values of the header, separated by commas.
+    The top-level domain of ``url`` helps to detect a charset.
     """
     for mark, charset in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
@@ -151,7 +148,7 @@ def _xml_declaration(data: bytes) -> str | None:
 
 
 def _readable(label: bytes | None) -> str | None:
-    """Return the charset of a label that was read as ASCII, so that it is not UTF-16."""
+    """Return the charset of a label, which is not UTF-16, since it was read as ASCII."""
     charset = charset_of(label.decode("latin-1")) if label else None
     return UTF_8 if charset in {UTF_16_LE, UTF_16_BE} else charset
 

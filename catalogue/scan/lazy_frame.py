@@ -1,4 +1,4 @@
-"""A LazyFrame of polars whose conditions, columns and limit become a query when it is collected."""
+"""A LazyFrame of polars, which becomes a query when it is collected."""
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
@@ -122,7 +122,7 @@ class _Source:
         return self._in_partitions(query, pushed) if pushed.paths else query
 
     def _in_partitions(self, query: Query, pushed: Pushdown) -> Query | None:
-        """Keep the crawls and subsets for which the conditions on them are true."""
+        """Keep crawls and subsets for which the conditions on them are true."""
         selection = select(self._session, query)
         subsets_of = {crawl: selection.subsets or self._session.metadata().subsets(crawl) for crawl in selection.crawls}
         pairs = pl.DataFrame(

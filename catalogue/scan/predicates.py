@@ -85,7 +85,7 @@ def conjuncts(predicate: pl.Expr) -> Iterator[pl.Expr]:
 
 
 def recognized(expression: pl.Expr, depth: int = 0) -> Condition | None:
-    """Return an equal condition, if the expression is recognized."""
+    """Return an equal condition, if there is one."""
     name, inputs = _operator(expression)
     if name in {"and", "or", "not"} and depth < _MAX_DEPTH:
         parts: list[Condition] = []

@@ -192,7 +192,6 @@ _Times = tuple[int | None, int | None]
 
 
 def _times(condition: Condition, dataset: Dataset) -> Iterator[_Times]:
-    """Yield bounds of the times of all matching rows."""
     if isinstance(condition, Combination):
         for part in condition.parts if condition.operator == "and" else ():
             yield from _times(part, dataset)

@@ -110,7 +110,7 @@ def server_of(
 
 
 def _names_of_routes() -> dict[object, str]:
-    """Return names of ``figures.ROUTES`` by path, and by endpoint if the path has parameters."""
+    """Return names by path, and by endpoint if the path has parameters."""
     names: dict[object, str] = {path: path for path in (*json_api.MODELS, json_api.OPENAPI_PATH)}
     names[json_api.no_such_path] = json_api.OTHER_PATHS
     for route in _ROUTES:

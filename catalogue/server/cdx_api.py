@@ -108,7 +108,7 @@ class _FoundPage(NamedTuple):
 
 
 def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _FoundPage | None:
-    """Find a page of few lines in memory; None if it is not there."""
+    """Find a page of few lines in memory."""
     memory, state = service.memory, service.state()
     crawl = memory.crawl(state, name)
     if crawl is None or _is_outside(crawl, query):

@@ -1,4 +1,4 @@
-"""Answers to CDX requests: find pages, read them in parts, filter and sort."""
+"""Answers to CDX requests."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -112,7 +112,7 @@ class CdxSearch:
         return order_lines(found, request)
 
     def _lines_in_memory(self, intervals: Sequence[KeyInterval]) -> list[str] | None:
-        """Return all lines of disjoint ascending intervals of keys, in order, if all of their blocks are in memory."""
+        """Return all lines of ascending intervals, in order, if all of their blocks are in memory."""
         listed = self._session.block_lists.get(self.crawl)
         if not isinstance(listed, StoredList):
             return None
@@ -195,10 +195,10 @@ class CdxSearch:
         return self._run(query)
 
     def _run(self, query: ResolvedQuery) -> Captures:
-        """Run a query of the crawl, of which footers or the list of blocks are stored.
+        """Run a query of the crawl.
 
         Raises:
-            NotHarvested: if neither is.
+            NotHarvested: if neither footers nor the list of blocks are stored.
         """
         session = self._session
         stored = {*session.metadata().crawls, *session.block_lists.stored}
@@ -257,7 +257,7 @@ def filter_lines(batches: Iterable[Sequence[str]], request: CdxRequest) -> Itera
 
 
 def order_lines(lines: Iterable[str], request: CdxRequest) -> list[str]:
-    """Sort lines (so by key, then time), or by distance from a time, and apply the limit."""
+    """Sort lines by key and time, or by distance from a time, and apply the limit."""
     found = sorted(lines, reverse=request.reverse and not request.closest)
     if request.closest:
         from warcio.timeutils import timestamp_to_datetime

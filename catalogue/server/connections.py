@@ -1,4 +1,4 @@
-"""Limits of HTTP/1.1 connections: their number, and the time and size of a request's head.
+"""Limits of HTTP/1.1 connections, and of a request's head.
 
 Uvicorn closes connections only when they are idle after an answer.
 """
@@ -31,7 +31,7 @@ class Connections(ServerState):
     """The connections of a server, of which those that wait for a request can be closed."""
 
     def __init__(self, most: int, head_seconds: float, refused: Callable[[int, tuple[str, int] | None], None]) -> None:
-        """Limit the number of connections, and the time in which each must send the head of a request.
+        """Limit connections to a number, and each to a time in which it must send the head of a request.
 
         ``refused`` is called with the status and the client of a request that is not valid HTTP.
         """

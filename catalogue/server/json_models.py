@@ -1,4 +1,4 @@
-"""Parameters and answers of the JSON API, as models for validation and for its OpenAPI document."""
+"""Parameters and answers of the JSON API, as models."""
 
 import re
 from datetime import datetime

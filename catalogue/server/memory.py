@@ -1,4 +1,4 @@
-"""What the CDX API keeps in memory: crawls, pages of results, lines, and inflated blocks."""
+"""What the CDX API keeps in memory."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, cast

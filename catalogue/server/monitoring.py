@@ -192,7 +192,6 @@ def _families(totals: Totals, limit: SourceLimit, figures: Figures) -> "Iterable
 
 
 async def _metrics(request: Request) -> Response:
-    """Return the figures of all processes for Prometheus."""
     from prometheus_client.exposition import choose_encoder  # noqa: PLC0415 - slow to import
     from prometheus_client.registry import CollectorRegistry  # noqa: PLC0415
 

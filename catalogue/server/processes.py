@@ -79,7 +79,6 @@ def _listen(options: ServerOptions) -> socket.socket:
 
 
 def _shared(address: _Address) -> socket.socket:
-    """Listen at a port at which other processes listen."""
     listening = socket.create_server(address[1], family=address[0], reuse_port=True)
     # asyncio sets it only on sockets made with IPPROTO_TCP. Without it each answer takes 40 ms more.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""What all parts of the server share: queries in the pool, and errors as answers."""
+"""Queries in the pool, and errors as answers."""
 
 import asyncio
 import json

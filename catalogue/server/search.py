@@ -1,4 +1,4 @@
-"""Searches of the web pages: the form, its errors and query, and the results."""
+"""Searches of the web pages."""
 
 import csv
 import re
@@ -190,7 +190,7 @@ def _digits(milliseconds: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Captures of a page, and their cost."""
+    """Captures and their cost."""
 
     crawls: tuple[str, ...]
     rows: tuple[dict[str, Any], ...] | None

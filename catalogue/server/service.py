@@ -1,4 +1,4 @@
-"""A pool of sessions that answers queries in threads, its queue, and what it costs."""
+"""A pool of sessions with a queue."""
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -91,7 +91,7 @@ class Service:
         self._lock = Lock()
 
     def state(self) -> str:
-        """Return the state of the store, see ``Store.state``; for the thread of the event loop."""
+        """Return ``Store.state``; for the thread of the event loop."""
         return self._store.state()
 
     def problem(self) -> str | None:

@@ -86,12 +86,9 @@ class Source(Protocol):
         """Return the maximum number of concurrent requests."""
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
-        """Make exactly one request.
+        """Make exactly one request; without a range, for the complete file of up to ``MAX_DOCUMENT`` bytes.
 
-        Args:
-            path: is relative to the source.
-            requested: None for the complete file, up to ``MAX_DOCUMENT`` bytes.
-            pin: the expected version; another one is an error.
+        ``path`` is relative to the source. Another version than ``pin`` is an error.
 
         Raises:
             SourceError: if the request fails; the message names the file.
@@ -203,10 +200,9 @@ class Request:
         return response
 
     def check(self, headers: Mapping[str, str], status: int | None = None) -> tuple[ByteRange | None, int]:
-        """Check the headers of an expected response before the body is read.
+        """Check the headers of an expected response before the body is read; return its range and the size of the file.
 
-        Returns:
-            The range of the body (None if unknown) and the file's size (0 if unknown).
+        The range is None and the size 0 if unknown.
         """
         encoding = headers.get("content-encoding", "")
         codings = {coding.strip() for coding in encoding.lower().split(",")} - _NO_CODING

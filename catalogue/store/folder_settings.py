@@ -1,4 +1,4 @@
-"""Settings for a data folder, and the few values of its store that are read within a time limit."""
+"""Settings for a data folder, and values of its store that are read within a time limit."""
 
 import json
 import os

@@ -15,13 +15,10 @@ from catalogue.store.schema import disk_errors
 
 @contextmanager
 def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: object | None = None) -> Iterator[None]:
-    """Hold a lock.
+    """Hold a lock; ``seconds`` is the longest wait for another process.
 
-    Args:
-        file: the lock's file.
-        message: that of ``StoreLocked``.
-        seconds: longest wait for another process.
-        output: what is locked, for the message of ``DiskFailed``; by default the file.
+    ``message`` is that of ``StoreLocked``; ``output`` names what is locked in that of ``DiskFailed``, by default the
+    file.
 
     Raises:
         StoreLocked: if another process holds it.

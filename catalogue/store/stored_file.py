@@ -80,7 +80,7 @@ _FIELD_TYPES = get_type_hints(StoredFile)
 
 
 def encode(stored: StoredFile) -> bytes:
-    """Encode a value for the store."""
+    """Encode a value."""
     header = {name: getattr(stored, name) for name in stored.__slots__ if name != "data"}
     compressed = fast_zlib.compress(stored.data, _LEVEL)
     body = json.dumps([len(stored.data), header]).encode() + b"\n" + compressed
@@ -111,7 +111,7 @@ def file_version_of(value: object) -> tuple[str, int, str | None] | None:
 
 
 def decode(value: object) -> StoredFile:
-    """Decode a value of the store.
+    """Decode a value.
 
     Raises:
         StoreDamaged: if it is damaged.

@@ -104,7 +104,7 @@ def note_values(store: Store, crawl: str) -> None:
 
 
 def requested_subsets(documents: Iterable[str]) -> set[tuple[str, str]]:
-    """Return crawl and requested subset of each such document."""
+    """Return crawl and subset of each such document."""
     parts = (key.removeprefix(REQUESTED).partition("/") for key in documents if key.startswith(REQUESTED))
     return {(crawl, subset) for crawl, _, subset in parts}
 
@@ -173,7 +173,7 @@ def save_lines(store: Store, source: str, known: "Iterable[KnownLines]") -> None
 
 
 def stored_lines(store: Store, source: str, crawl: str) -> "KnownLines | None":
-    """Return the valid lines that earlier searches of a source read."""
+    """Return the valid lines of ``save_lines``."""
     from catalogue.cdx.known_lines import KnownLines
 
     with suppress(ValueError, KeyError, TypeError, BadCdx, StoreDamaged):

@@ -1,4 +1,4 @@
-"""Equal URLs: many URLs have one key, and only some of them are spellings of one URL."""
+"""Equal URLs: only some of the URLs with one key are spellings of one URL."""
 
 import re
 from functools import lru_cache

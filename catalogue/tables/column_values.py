@@ -1,4 +1,4 @@
-"""The values that the columns of row groups have, from dictionary pages: which row groups they rule out of a query.
+"""The values of columns of row groups, from dictionary pages.
 
 A file next to the table of a crawl has, for each value of a column, the row groups that contain it.
 """
@@ -132,7 +132,7 @@ def without_unknown(name: str, values: pa.Array) -> pa.Array:
 
 
 def dictionary_pages(file: FileMetadata, names: "Container[str] | None" = None) -> Iterator[DictionaryPage]:
-    """Yield the stored dictionary pages of some columns of a file, or of all."""
+    """Yield the stored pages of some columns, or of all."""
     for group in file.footer.row_groups:
         indexes = file.indexes(group.ordinal)
         for name, data in indexes.dictionaries.items() if indexes else ():
@@ -214,7 +214,7 @@ def _rows(name: str | None, kind: str | None, values: pa.StringArray, lists: pa.
 
 
 def read_values(path: Path, checksum: int, names: "Container[str] | None" = None) -> CrawlValues | None:
-    """Read the values of some columns, or of all; None if the file is missing or another one."""
+    """Read the values; None if the file is missing or another one."""
     try:
         data = path.read_bytes()
     except OSError:

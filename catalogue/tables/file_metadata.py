@@ -1,4 +1,4 @@
-"""An index file, and what is stored about it."""
+"""Metadata of an index file."""
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace

@@ -113,14 +113,9 @@ def make_table(
     old: TableFile | None,
     decoded: Mapping[str, FooterRows],
 ) -> MadeTable:
-    """Make the rows of a crawl.
+    """Make the rows of a crawl; ``decoded`` ones and those of the ``old`` table need not be decoded again.
 
-    Args:
-        store: the store.
-        dataset: the dataset.
-        versions: digests of the stored files, by path.
-        old: the present table, whose rows are used.
-        decoded: rows that need not be decoded again.
+    ``versions`` are the digests of the stored files, by path.
     """
     reused = _reused(old, versions)
     rows: list[dict[str, Any]] = []

@@ -81,7 +81,7 @@ class StoredCrawls:
         indexes: bool = False,
         notify: Callable[[str], None] = lambda _: None,
     ) -> "StoredCrawls":
-        """Open the tables of a store, after an update if it has changed; see ``update_tables``."""
+        """Open the tables, updated if the store has changed; see ``update_tables``."""
         state = fresh_state(folder, store, dataset.key, indexes=indexes)
         if state is None:
             from catalogue.tables.update_tables import update_tables
@@ -122,7 +122,7 @@ class StoredCrawls:
         return values_path(self._folder, crawl).stat().st_size if self._state(crawl).values else 0
 
     def values(self, crawl: str, names: Container[str] | None = None) -> "CrawlValues | None":
-        """Return the stored values of some columns or of all, if there are any; make damaged ones again."""
+        """Return the stored values of some columns or of all; make damaged ones again."""
         from catalogue.tables.column_values import read_values
 
         checksum, path = self._state(crawl).values, values_path(self._folder, crawl)
@@ -209,7 +209,7 @@ class StoredCrawls:
         return sum(self._state(crawl).row_groups.get(subset, 0) for subset in self._chosen(crawl, subsets))
 
     def missing(self, crawl: str, subsets: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return a sentence for each subset of which files are missing."""
+        """Return a sentence for each incomplete subset."""
         state, found = self._state(crawl), []
         for subset in self._chosen(crawl, subsets):
             stored, failed, listed = (each.get(subset, 0) for each in (state.files, state.failures, state.listed))

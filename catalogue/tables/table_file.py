@@ -167,7 +167,6 @@ def _section(data: bytearray, start: int, end: int) -> list[int]:
 
 
 def _sorted_parts(table: "pa.Table") -> Iterator[tuple[TablePart, "pa.Table"]]:
-    """Yield parts, without sections, and their rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -29,18 +29,18 @@ class CrawlState:
     stored_indexes: str = ""
     """The same for page indexes."""
     gaps: int = 0
-    """The number of row groups whose footers have no bounds; page indexes can change their rows."""
+    """Row groups whose footers have no bounds; page indexes can change their rows."""
     schemas: list[str] = field(default_factory=list)
     files: dict[str, int] = field(default_factory=dict)
-    """The number of files in the table, by subset."""
+    """Files in the table, by subset."""
     row_groups: dict[str, int] = field(default_factory=dict)
     manifest: int = 0
     """The number of the row of its manifest in the store."""
     listed: dict[str, int] = field(default_factory=dict)
-    """The number of files in its manifest, by subset."""
+    """Files in its manifest, by subset."""
     requested: list[str] = field(default_factory=list)
     failures: dict[str, int] = field(default_factory=dict)
-    """The number of files that could not be fetched or decoded, by subset."""
+    """Files that could not be fetched or decoded, by subset."""
     undecodable: dict[str, str] = field(default_factory=dict)
     """Reasons why stored footers are not in the table, by path."""
     values: int = 0

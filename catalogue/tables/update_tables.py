@@ -1,4 +1,4 @@
-"""Update the tables from the store: only files that have changed are decoded."""
+"""Update the tables: only files that have changed are decoded."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -48,15 +48,9 @@ def update_tables(
 ) -> TablesState:
     """Make tables that are missing, old or damaged; return their state.
 
-    Args:
-        folder: folder of the tables.
-        store: the store.
-        dataset: the dataset.
-        indexes: whether they must show all page indexes.
-        decoded: rows of files whose footers need not be decoded again.
-        values: crawls whose column values must be those of all stored dictionary pages.
-        busy_seconds: longest wait for another process.
-        notify: is called with a sentence if this takes long.
+    ``indexes`` demands all page indexes, and ``values`` the values of all stored dictionary pages of these crawls.
+    Footers with ``decoded`` rows need not be decoded again. ``busy_seconds`` is the longest wait for another process;
+    ``notify`` is called with a sentence if this takes long.
 
     Raises:
         DiskFailed: if they cannot be written; the old ones stay.
@@ -78,7 +72,7 @@ def remake_table(folder: Path, store: Store, dataset: Dataset, crawl: str, *, bu
 
 
 def damaged_tables(folder: Path) -> Iterator[str]:
-    """Yield the names of tables that are missing or damaged; all of each table is read."""
+    """Yield the names of tables that are missing or damaged; each is read completely."""
     state = read_state(folder)
     for crawl, each in state.crawls.items() if state else ():
         if each.checksum:
@@ -165,11 +159,7 @@ class _Update:
         schemas: Mapping[str, str],
         state: TablesState,
     ) -> tuple[CrawlState, dict[str, str]]:
-        """Make the table of a crawl if its files, or page indexes that it shows, have changed.
-
-        Returns:
-            Its new state, and its schemas.
-        """
+        """Make the table of a crawl if its files, or page indexes that it shows, have changed."""
         path = table_path(self._folder, crawl)
         # In a backup of the store the same row may have another value.
         last = self._store.version(max(files, key=files.__getitem__)) or b""
@@ -237,7 +227,7 @@ class _Update:
         return dict(Counter(file.subset for path in paths if (file := self._dataset.file(path))))
 
     def _listed(self, documents: Mapping[str, int], old: TablesState | None) -> dict[str, tuple[int, dict[str, int]]]:
-        """Return the row of the manifest, and numbers of listed files by subset, by crawl."""
+        """Return row of the manifest, and numbers of listed files by subset, by crawl."""
         if self._dataset != COMMON_CRAWL:
             found = listed_files(self._store, self._dataset)
             return {crawl: (0, dict(Counter(file.subset for file in files))) for crawl, files in found.items()}
