@@ -143,7 +143,6 @@ class FooterFetcher:
     def _indexes(
         self, file: IndexFile, footer: Footer, ranges: Sequence[ByteRange], pin: FileVersion, body: bytes
     ) -> dict[int, Indexes]:
-        """Return the page indexes of a file whose last bytes are ``body``."""
         if not ranges:
             return {}
         start, end = ranges[0].start, max(each.end for each in ranges)

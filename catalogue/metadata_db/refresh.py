@@ -42,7 +42,6 @@ def _meta_of(store: Store) -> dict[str, str]:
 
 
 def _shows(found: Mapping[str, str], requested: Mapping[str, str], *, indexes: bool) -> bool:
-    """Return whether a database was built from this state; ``indexes``: of the page indexes, too."""
     return all(found.get(key) == value for key, value in requested.items() if indexes or key != "indexes")
 
 

@@ -82,7 +82,6 @@ class RandomOrder:
             yield some
 
     def _draw(self, count: int) -> np.ndarray:
-        """Draw numbers of rows, over all row groups, without replacement."""
         start = self.drawn
         self.drawn += count
         while len(self._drawn) < start + count:

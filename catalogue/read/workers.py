@@ -125,7 +125,7 @@ class Workers:
     ) -> Generator[_T | SourceError | FormatError, None, None]:
         """Yield the results of tasks in their order; an error that concerns one task is its result.
 
-        ``notify`` is called with the messages of workers, and ``do`` runs a task.
+        ``notify`` is called with the messages of workers.
 
         Raises:
             WorkersLost: if workers died.

@@ -68,7 +68,7 @@ def describe_error(request: Request, error: Exception) -> tuple[int, str, dict[s
     """Return status, message and headers. Internal errors are reported to the operator, not to the client.
 
     503: temporary, and only then, because clients retry. 404: not found or not harvested. 400: invalid. 422: too
-    expensive, or a record that differs from the index. 409: files changed at the source. 500: internal error.
+    expensive, or a record that differs from the index. 409: files changed at the source.
     """
     headers: dict[str, str] = {}
     match error:

@@ -248,12 +248,10 @@ class Limiter:
         return self._update(lambda state: state)
 
     def acquire(self, max_wait: float = math.inf, notify: Callable[[str], None] = lambda _: None) -> float:
-        """Wait for permission to make one request; it is always granted if no wait is needed.
+        """Wait for permission to make one request; return its time, for ``succeeded`` and ``blocked``.
 
-        ``notify`` is called with a sentence before this process waits for the end of a block.
-
-        Returns:
-            The time of permission, for ``succeeded`` and ``blocked``.
+        Without a need to wait it is always granted. ``notify`` is called with a sentence before this process waits for
+        the end of a block.
 
         Raises:
             Blocked: if the host has blocked this address too often in a row.
