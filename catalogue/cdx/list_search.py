@@ -137,7 +137,7 @@ class ClusterSearch:
 
     @property
     def known(self) -> KnownLines:
-        """The same; a new search reads the end of the list first."""
+        """The lines read so far, and the end of the list, which a new search reads first."""
         return self._known or self._open(self._end())
 
     def find(self, interval: KeyInterval) -> BlockList:
