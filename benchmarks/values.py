@@ -26,7 +26,8 @@ REQUESTS_A_SECOND = 100.0
 """A limit for ``catalogue`` alone; without one it prefers many small requests."""
 VALUES = "catalogue, values stored"
 _OURS, _VALUES = "benchmarks.clients.site_ours", "benchmarks.clients.site_values"
-_NARROW = {"URLs": ("url",), "counted": ()}
+_PLACES = ("url", "warc_filename", "warc_record_offset", "warc_record_length")
+_NARROW = {"URLs": ("url",), "places of records": _PLACES, "counted": ()}
 """Columns of further queries with values stored."""
 _PEERS = {
     DUCKDB: "benchmarks.clients.site_duckdb",

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from catalogue.cdx.cluster import BlockList, BlockRead
 
 
+def expected_of(pages: int, share: float) -> float:
+    """Return how many pages a share is: a row group with a value has it in at least one page of each column."""
+    return max(1.0, share * pages) if pages else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnRead:
     """The read of a column chunk or of some of its pages."""
@@ -104,6 +109,8 @@ class PlannedRowGroup:
 
     untyped: bool = False
     """See ``ResolvedQuery.of``."""
+    needed: float = 1.0
+    """Expected share of the pages that wait for the first wave; 1 if it is not known."""
 
     @property
     def later(self) -> bool:
@@ -112,6 +119,12 @@ class PlannedRowGroup:
     @property
     def by_pages(self) -> bool:
         return any(column.index for column in self.columns)
+
+    @property
+    def pages(self) -> float:
+        """Data pages to read outside of whole column chunks; an estimate or a maximum."""
+        numbers = ((column.later, sum(map(len, column.pages))) for column in self.columns if column.pages)
+        return sum(expected_of(pages, self.needed) if later else pages for later, pages in numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +217,14 @@ class CrawlPlan:
     @property
     def requests(self) -> int:
         """See ``ReadPlan.requests``."""
-        known = sum(fetch.most for wave in self.waves for fetch in wave if not fetch.cached)
+        known = sum(fetch.requests for wave in self.waves for fetch in wave if not fetch.cached)
         searches = self.search.requests if self.search else 0
         return len(self.indexes) + searches + known + math.ceil(sum(each.requests for each in self.awaited))
 
     @property
     def bytes(self) -> int:
         """See ``ReadPlan.bytes``."""
-        known = sum(len(fetch.range) for wave in self.waves for fetch in wave if not fetch.cached)
+        known = sum(fetch.size for wave in self.waves for fetch in wave if not fetch.cached)
         first = sum(len(fetch.range) for fetch in self.indexes) + (self.search.bytes if self.search else 0)
         return known + first + math.ceil(sum(each.bytes for each in self.awaited))
 

@@ -163,8 +163,8 @@ class ReadPlan(ReprMixin):
     @property
     def pages(self) -> int:
         """Data pages to read outside of whole column chunks; an estimate or a maximum."""
-        known = sum(len(run) for group in self._row_groups() for column in group.columns for run in column.pages)
-        return known + math.ceil(sum(each.pages for each in self.awaited))
+        known = sum(group.pages for group in self._row_groups())
+        return math.ceil(known + sum(each.pages for each in self.awaited))
 
     @property
     def chunks(self) -> int:
@@ -213,8 +213,10 @@ class ReadPlan(ReprMixin):
 
     @property
     def estimated(self) -> bool:
-        """Whether page indexes or places of blocks must be found before the cost is exact."""
-        return any(each.awaited or each.search for each in self.crawls)
+        """Whether page indexes, places of blocks or pages with a rare value must be found before the cost is exact."""
+        return any(each.awaited or each.search for each in self.crawls) or any(
+            group.needed < 1 for group in self._row_groups()
+        )
 
     @property
     def exact(self) -> bool:

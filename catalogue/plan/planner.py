@@ -9,9 +9,9 @@ from itertools import accumulate, chain, groupby
 
 from catalogue.commoncrawl.crawls import COLUMNAR, subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup
+from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup, expected_of
 from catalogue.plan.prune import Choice, choose, expected_pages, expected_units, read_chunks
-from catalogue.plan.requests import Cost, Part, PlannedRequest, most_requests, plan_requests
+from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, most_requests, plan_requests
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import END
@@ -216,6 +216,7 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
     # A row group with a rare value has it in at least one of its pages.
     selected = odds.selected if odds.selected == SELECTIVITY else max(odds.selected, 1 / len(choice.units))
     columns, seconds = _cheapest(choice, reads, query, likely, selected, cost)
+    is_rare = odds.selected < SELECTIVITY and any(read.later for read in columns)
     if choice.missing and seconds > cost.latency:
         awaited, needed = _await(choice, query, columns, odds, cost)
         if needed < seconds:
@@ -232,6 +233,7 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
         counted=choice.counted,
         drawn=None if choice.metadata.drawn is None else choice.metadata.drawn[choice.group.ordinal],
         untyped=is_untyped(choice.group),
+        needed=selected if is_rare else 1.0,
     )
 
 
@@ -302,7 +304,7 @@ def _await(
         # Consecutive pages are one range a column; drawn pages and those of rare values are separate.
         is_rare = odds.selected < SELECTIVITY and chunk.column.name not in decide
         part = share * likely * (odds.selected if is_rare else 1.0)
-        of_column = max(1.0, part * expected_pages(chunk)) if is_rare else part * expected_pages(chunk)
+        of_column = expected_of(expected_pages(chunk), part) if is_rare else part * expected_pages(chunk)
         runs = math.ceil(of_column if is_rare else units) if is_rare or choice.drawn else 1
         pages += of_column
         apart = min(_APART, runs)
@@ -336,4 +338,17 @@ def _second_wave(file: PlannedFile, cost: Cost) -> Iterator[PlannedRequest]:
             inside = []
             while pages and pages[0].start < fetch.range.end:
                 inside.append(pages.popleft())
-            yield fetch if fetch.cached else fetch._replace(most=most_requests(inside, cost.max_gap))
+            yield fetch if fetch.cached else _expect(fetch, inside, group.needed, cost)
+
+
+def _expect(fetch: PlannedRequest, pages: Sequence[ByteRange], needed: float, cost: Cost) -> PlannedRequest:
+    """Return the request with its cost if only a share of its pages is needed."""
+    most = most_requests(pages, cost.max_gap)
+    if needed == 1:
+        return fetch._replace(requests=most)
+    always = [part.range for part in fetch.parts if part.purpose is not Purpose.PAGES]
+    some = max(1, len(pages) - len(always))
+    few = expected_of(some, needed)
+    size = sum(map(len, always))
+    expected = size + math.ceil((sum(map(len, pages)) - size) * few / some)
+    return fetch._replace(requests=min(most, math.ceil(few) + len(always)), expected=expected)

@@ -46,8 +46,14 @@ class PlannedRequest(NamedTuple):
     parts: tuple[Part, ...]
     """All within ``range``; bytes between them are dropped."""
     cached: bool = False
-    most: int = 1
-    """Maximum number of requests if only some pages are needed."""
+    requests: int = 1
+    """Number of requests if only some pages are needed: the maximum, or an estimate for values that few pages have."""
+    expected: int | None = None
+    """Estimated bytes; None if they are those of ``range``, or at most these."""
+
+    @property
+    def size(self) -> int:
+        return len(self.range) if self.expected is None else self.expected
 
     @property
     def reason(self) -> str:

@@ -111,7 +111,7 @@ Plan = _model(
     seconds=Annotated[float, Field(ge=0)],
     waves=Count,
     exact=(bool, "Whether requests and bytes are exact; otherwise they are a maximum or an estimate."),
-    estimated=(bool, "Whether page indexes must be fetched before the cost is known."),
+    estimated=(bool, "Whether the cost is known only after page indexes, places of blocks or rare values are found."),
     indexes=_model("Indexes", "Page indexes to fetch.", requests=Count, bytes=Count),
     cached_bytes=Count,
     complete=bool,
