@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from catalogue.captures import Captures
+    from catalogue.check.doctor import Diagnosis
     from catalogue.check.findings import Checked
     from catalogue.commoncrawl.capture import Capture
-    from catalogue.doctor import Diagnosis
     from catalogue.export.exports import Exported
     from catalogue.export.iceberg_read import IcebergTable
     from catalogue.get_page import GetEstimate
@@ -335,7 +335,7 @@ class Catalogue(ReprMixin):
             UnknownCrawl: if the source does not have the crawl.
             QueryError: if this is another dataset.
         """
-        from catalogue.doctor import diagnose
+        from catalogue.check.doctor import diagnose
 
         return diagnose(self.session, crawl)
 

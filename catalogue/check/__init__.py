@@ -1,1 +1,1 @@
-"""Compare the store with its digests and the source, and the metadata database with the store."""
+"""Check what is stored, the receipts of answers, and this installation with its source."""

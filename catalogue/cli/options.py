@@ -19,8 +19,8 @@ from catalogue.query.parameters import Interface, Parameter, parameters_of
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures
+    from catalogue.check.receipt import ReceiptRecorder
     from catalogue.plan.plan import ReadPlan
-    from catalogue.receipt import ReceiptRecorder
 
 CAPTURE_FORMATS = ["table", "jsonl", "json", "csv", "tsv", "cdxj", "url", "parquet", "arrow", "arrows"]
 RECORD_FORMATS = ["warc", "text", "metadata", "parquet", "payload"]
@@ -135,7 +135,7 @@ def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder 
     if receipt.resolve() == answer.resolve():
         raise QueryError("--receipt and the answer need different files")
     check_folder(receipt)
-    from catalogue.receipt import ReceiptRecorder
+    from catalogue.check.receipt import ReceiptRecorder
 
     return ReceiptRecorder()
 

@@ -18,8 +18,8 @@ from catalogue.formatting import join_first, plural, printable, size
 from catalogue.settings import STORE_NAME, config_file
 
 if TYPE_CHECKING:
+    from catalogue.check.doctor import Observation
     from catalogue.check.findings import Checked
-    from catalogue.doctor import Observation
 
 _LARGE_LOG = 32 << 20
 """Bytes. SQLite truncates the log at half of this, unless a reader blocks it."""
@@ -214,7 +214,7 @@ def doctor(options: Common, *, crawl: str | None, json_: bool) -> None:
     catalogue doctor --crawl CC-MAIN-2018-05
     catalogue doctor --source s3://commoncrawl/ --json
     """
-    from catalogue.doctor import Observation
+    from catalogue.check.doctor import Observation
 
     with options.opened() as catalogue:
         found = catalogue.doctor(crawl)

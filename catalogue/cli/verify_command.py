@@ -34,7 +34,7 @@ def verify(
     catalogue verify found.receipt
     catalogue verify found.receipt --read-source
     """
-    from catalogue.receipt import check_answer, check_source, read_receipt
+    from catalogue.check.receipt import check_answer, check_source, read_receipt
 
     read = read_receipt(receipt)
     file = answer or receipt.with_name(read.answer)

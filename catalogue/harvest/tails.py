@@ -9,7 +9,7 @@ from threading import Lock
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, FormatError, StoreDamaged
-from catalogue.parquet.footer import TRAILER, decode_footer, examine_footer, footer_length
+from catalogue.parquet.footer import TRAILER, USUAL_TAIL, decode_footer, examine_footer, footer_length
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.page_index import Indexes, cut_indexes
 from catalogue.source.byte_ranges import ByteRange, FileVersion
@@ -19,10 +19,8 @@ from catalogue.store.stored_file import StoredFile, encode, version_of
 from catalogue.store.stored_lists import stored_response
 from catalogue.tables.make_table import FooterRows, rows_of_footer
 
-FIRST_TAIL = 128 << 10
-"""Bytes of the first tails of a crawl: more than nearly every footer."""
 FIRST_TAIL_WITH_PAGES = 1 << 20
-"""The same with page indexes, which precede the footer: about 0.9 MB for 11 row groups of 30 columns."""
+"""Bytes of the first tails of a crawl with page indexes: about 0.9 MB for 11 row groups of 30 columns, and the footer."""
 
 _SPARE = 16
 """A tail is longer than the largest footer so far, with page indexes, by this part of it; few files exceed that."""
@@ -52,7 +50,7 @@ class Tails:
 
     def __init__(self, store: Store, table: Dataset, paths: Sequence[str], *, pages: bool) -> None:
         self._lock = Lock()
-        self._first = FIRST_TAIL_WITH_PAGES if pages else FIRST_TAIL
+        self._first = FIRST_TAIL_WITH_PAGES if pages else USUAL_TAIL
         self._largest: dict[str, int] = {}
         self._turn = count()
         for path in paths[::10]:

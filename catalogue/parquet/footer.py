@@ -29,6 +29,8 @@ MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TRAILER = 8
 """Bytes of the length and the magic after the footer."""
+USUAL_TAIL = 128 << 10
+"""Bytes at the end of a file that nearly always have the footer."""
 _MAX_ELEMENT = 1 << 20
 """Bytes of a ``SchemaElement``, whose unknown fields are decoded, too."""
 

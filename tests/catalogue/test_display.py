@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from resiliparse.parse.html import HTMLTree
 
 import catalogue
+from catalogue.check.doctor import Diagnosis, Observation
 from catalogue.check.findings import Checked, Finding
 from catalogue.commoncrawl.capture import Capture
-from catalogue.doctor import Diagnosis, Observation
 from catalogue.errors import Unreachable
 from catalogue.export.exports import Exported
 from catalogue.formatting import ReprMixin, plural, printable

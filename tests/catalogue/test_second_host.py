@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import catalogue
+from catalogue.check.receipt import read_receipt
 from catalogue.demo import Miniature
 from catalogue.errors import CatalogueError
-from catalogue.receipt import read_receipt
 from catalogue.settings import Host, Settings
 from tests.conftest import once
 from tests.support import canaries

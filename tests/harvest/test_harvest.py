@@ -12,8 +12,7 @@ import catalogue
 from catalogue.commoncrawl.manifests import IndexFile, parse_manifest
 from catalogue.errors import UnknownCrawl
 from catalogue.harvest.harvest import Harvested, harvest
-from catalogue.harvest.tails import FIRST_TAIL
-from catalogue.parquet.footer import footer_length
+from catalogue.parquet.footer import USUAL_TAIL, footer_length
 from catalogue.settings import Settings
 from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy
@@ -95,7 +94,7 @@ def test_makes_one_request_a_file_once(mirror: Path, crawls: list[str], tmp_path
         assert requested == Counter([*files, *manifests, "collinfo.json"])
         assert {exchange.method for exchange in server.log} == {"GET"}
         assert all(
-            FIRST_TAIL <= int((exchange.range_header or "").removeprefix("bytes=-")) < FIRST_TAIL + 256
+            USUAL_TAIL <= int((exchange.range_header or "").removeprefix("bytes=-")) < USUAL_TAIL + 256
             for exchange in server.log
             if exchange.path in files[:1]
         )
@@ -129,7 +128,7 @@ def test_footer_longer_than_the_tail_takes_another_request(
     file = listed(mirror, crawl)[0]
     real = (mirror / file.path).read_bytes()
     # A footer may have fields that are newer than its readers; this one has a long one.
-    footer = footers[file.path][:-1] + _long_field(3 * FIRST_TAIL) + b"\0"
+    footer = footers[file.path][:-1] + _long_field(3 * USUAL_TAIL) + b"\0"
     data_end = len(real) - 8 - len(footers[file.path])
     content = real[:data_end] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
     manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 import catalogue
-from catalogue.harvest.tails import FIRST_TAIL, FIRST_TAIL_WITH_PAGES
+from catalogue.harvest.tails import FIRST_TAIL_WITH_PAGES
+from catalogue.parquet.footer import USUAL_TAIL
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import SuffixRange
 from catalogue.source.http import HttpSource
@@ -19,7 +20,7 @@ from tests.support.faults import FaultServer, Step
 FILES = 6
 
 
-def written(folder: Path, tail: int = FIRST_TAIL) -> Path:
+def written(folder: Path, tail: int = USUAL_TAIL) -> Path:
     """Write files of different sizes that are longer than their requested ends, as those of Common Crawl are."""
     texts = [pa.array([Random(number).randbytes(tail + number).hex(), ""]) for number in range(FILES)]
     keys = ([f"com,example{number})/", f"com,example{number})/a"] for number in range(FILES))
@@ -33,7 +34,7 @@ def written(folder: Path, tail: int = FIRST_TAIL) -> Path:
 def test_each_file_gets_its_own_footer_from_out_of_step_connections(
     tmp_path: Path, step: Step, connections: int, *, pages: bool
 ) -> None:
-    mirror = written(tmp_path / "mirror", FIRST_TAIL_WITH_PAGES if pages else FIRST_TAIL)
+    mirror = written(tmp_path / "mirror", FIRST_TAIL_WITH_PAGES if pages else USUAL_TAIL)
     with FaultServer(mirror) as server:
         server.step = step
         settings = Settings(source=server.url, cache=tmp_path / "cache", connections=connections)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import catalogue
 from catalogue import Catalogue
+from catalogue.check.receipt import check_answer, check_source, read_receipt
 from catalogue.errors import BadReceipt, QueryError
 from catalogue.output.ledger import Ledger
-from catalogue.receipt import check_answer, check_source, read_receipt
 from catalogue.settings import Settings
 from tests.conftest import once
 from tests.support.commands import Command

@@ -31,8 +31,15 @@ from catalogue.errors import (
     Unreachable,
 )
 from catalogue.formatting import ReprMixin, duration, plural, size
-from catalogue.harvest.tails import FIRST_TAIL
-from catalogue.parquet.footer import SIGNED, TRAILER, decode_footer, footer_length, has_page_index, key_bounds
+from catalogue.parquet.footer import (
+    SIGNED,
+    TRAILER,
+    USUAL_TAIL,
+    decode_footer,
+    footer_length,
+    has_page_index,
+    key_bounds,
+)
 from catalogue.parquet.model import Footer, RowGroup
 from catalogue.parquet.page_headers import page_header
 from catalogue.plan.requests import plan_requests
@@ -224,12 +231,12 @@ class _Examination:
     def _fetch_tail(self, path: str) -> Response:
         """Fetch the end of a file, and save whether the host answers suffix ranges."""
         try:
-            tail = self._get(path, SuffixRange(FIRST_TAIL))
+            tail = self._get(path, SuffixRange(USUAL_TAIL))
             self._add("suffix ranges", "honoured", "a footer takes one request")
         except RangeIgnored:
             try:
                 total = self._get(path, ByteRange(0, 1)).total_size
-                tail = self._get(path, ByteRange(max(0, total - FIRST_TAIL), total))
+                tail = self._get(path, ByteRange(max(0, total - USUAL_TAIL), total))
             except RangeIgnored:
                 means = "index files are too large to be read completely: this source cannot be used"
                 self._add("ranges", "ignored: the source offers complete files", means)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.doctor import EXTRAS, Diagnosis, Observation, observe_layout
+from catalogue.check.doctor import EXTRAS, Diagnosis, Observation, observe_layout
 from catalogue.errors import RangeIgnored, Throttled, UnexpectedHtml, UnknownCrawl, Unreachable
 from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
 from catalogue.settings import Settings
