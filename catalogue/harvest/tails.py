@@ -20,7 +20,7 @@ from catalogue.store.stored_lists import stored_response
 from catalogue.tables.make_table import FooterRows, rows_of_footer
 
 FIRST_TAIL_WITH_PAGES = 1 << 20
-"""Bytes of the first tails of a crawl with page indexes: about 0.9 MB for 11 row groups of 30 columns, and the footer."""
+"""Bytes of the first tails with page indexes: about 0.9 MB for 11 row groups of 30 columns, and the footer."""
 
 _SPARE = 16
 """A tail is longer than the largest footer so far, with page indexes, by this part of it; few files exceed that."""
