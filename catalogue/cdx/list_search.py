@@ -80,6 +80,11 @@ class Predictor(NamedTuple):
     rough: bool = False
     """It may be wrong by several percent of the list."""
 
+    def least(self, interval: KeyInterval, size: int) -> int:
+        """Return bytes that the lines of an interval take of a list at least; 0 if nothing reliable is known."""
+        share = 0.0 if self.rough else self.share(interval.end) - self.share(interval.start)
+        return max(0, int(share * size) - _PREDICTED_PROBE)
+
 
 USUAL = Predictor(usual_share, rough=True)
 """Predicts where nothing is stored that resembles the list."""

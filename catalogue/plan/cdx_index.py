@@ -136,9 +136,12 @@ class CdxIndex:
         later = SEARCH_BY_ROW_GROUPS if by_row_groups else NEXT_SEARCH if predictor.rough else PREDICTED_SEARCH
         first = later if known or by_row_groups else START + later
         more = len(unknown) - 1
+        length = known.lines.version.size if known and known.lines else predictor.size or 0
+        listed = sum(predictor.least(each, length) for each in unknown)
+        blocks = listed * _MOST_BLOCKS // _MOST_LISTED * _BLOCK
         return ListSearch(
-            first.requests + more * later.requests + len(intervals),
-            first.bytes + more * later.bytes + len(intervals) * _BLOCK,
+            first.requests + more * later.requests + len(intervals) + blocks // MAX_READ,
+            first.bytes + more * later.bytes + len(intervals) * _BLOCK + listed + blocks,
             first.requests + more * later.requests,
         )
 
@@ -217,7 +220,7 @@ class CdxIndex:
     def _too_many(self, query: ResolvedQuery, what: str) -> NotHarvested:
         return NotHarvested(
             f"{list_path(self.crawl)} has {what} for {join_first(query.patterns)}, too many blocks to read; "
-            f"harvest the columnar index, run: catalogue harvest --crawl {self.crawl}",
+            f"run: catalogue harvest --crawl {self.crawl}",
             crawl=self.crawl,
             call=f"harvest({self.crawl!r})",
         )
