@@ -69,6 +69,7 @@ class Captures(ReprMixin):
         self._cut = False
         """Whether rows beyond the limit were read."""
         self._agree: Callable[[ReadPlan], None] = lambda _: None
+        self._meter: Callable[[], None] = lambda: None
 
     def _line(self) -> str:
         return self.plan._line()  # noqa: SLF001 - the captures are shown by their plan
@@ -95,15 +96,16 @@ class Captures(ReprMixin):
         query = self.question.query
         return query.stops_early and not self._counts and len(self.question.crawls) > 1
 
-    def agreed(self, agree: Callable[[ReadPlan], None]) -> "Captures":
+    def agreed(self, agree: Callable[[ReadPlan], None], meter: Callable[[], None] = lambda: None) -> "Captures":
         """Return the same captures, whose cost is checked before they are read.
 
         Args:
             agree: is called with the plan, and again after page indexes were fetched and searches made; for captures
                 that are read in turn, with the plan of each part. An exception ends the read.
+            meter: is called after each row group or read of blocks, if a limit may end the read early; as ``agree``.
         """
         other = self._with(self.question)
-        other._plan, other._agree = self._plan, agree  # noqa: SLF001 - of this class
+        other._plan, other._agree, other._meter = self._plan, agree, meter  # noqa: SLF001 - of this class
         return other
 
     @property
@@ -270,6 +272,8 @@ class Captures(ReprMixin):
         def done() -> None:
             at.done += 1
             report(at)
+            if plan.stops_early:
+                self._meter()
 
         def cut() -> None:
             self._cut = True

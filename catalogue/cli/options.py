@@ -13,7 +13,7 @@ from catalogue.cli.app import Common, OneOf
 from catalogue.cli.completed_values import complete_columns, complete_stored_crawls, complete_subsets
 from catalogue.cli.messages import options_of_command, wrapped
 from catalogue.errors import QueryError, TooExpensive
-from catalogue.formatting import Priced, format_cost, plural
+from catalogue.formatting import Priced, format_cost, plural, size
 from catalogue.progress import is_terminal
 from catalogue.query.parameters import Interface, Parameter, parameters_of
 
@@ -172,15 +172,27 @@ class Budget:
 
     def approve(self, captures: "Captures", options: Common) -> "Captures":
         """Check the cost of captures before they are read; see ``confirm``."""
-        before = captures.spent
+        before, allowed = captures.spent, self
+
+        def spent() -> tuple[int, int]:
+            requests, received = (now - then for now, then in zip(captures.spent, before, strict=True))
+            return requests, received
 
         def agree(plan: "ReadPlan") -> None:
-            requests, received = (now - then for now, then in zip(captures.spent, before, strict=True))
-            self.after(requests, received).check(plan)
+            left = allowed.after(*spent())
+            if not left.covers(*plan.committed):
+                left.check(plan)
             if plan.is_ready:
                 self.show(plan, options)
 
-        return captures.agreed(agree)
+        def meter() -> None:
+            nonlocal allowed
+            requests, received = spent()
+            if not allowed.covers(requests, received):
+                confirm(f"{plural(requests, 'request')} and {size(received)} were not enough for --limit")
+                allowed = replace(allowed, max_requests=2 * requests, max_bytes=2 * received)
+
+        return captures.agreed(agree, meter)
 
     def show(self, plan: "ReadPlan", options: Common) -> None:
         if self.yes and is_terminal():

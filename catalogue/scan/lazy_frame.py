@@ -40,9 +40,8 @@ class ScanBudget:
         return requests <= self.requests and received <= self.bytes
 
     def check(self, plan: ReadPlan) -> None:
-        """Raise TooExpensive for a plan above the budget; if reading may end early, for its page indexes alone."""
-        indexes = len(plan.indexes), sum(len(fetch.range) for fetch in plan.indexes)
-        if not self.covers(*(indexes if plan.stops_early else (plan.requests, plan.bytes))):
+        """Raise TooExpensive for a plan above the budget."""
+        if not self.covers(*plan.committed):
             raise TooExpensive(f"this takes {format_cost(plan)}; {_ADVICE}")
 
 
@@ -99,13 +98,14 @@ class _Source:
     def _batches(self, captures: Captures) -> Generator[pa.RecordBatch, None, None]:
         budget, session = self._budget, self._session
         before = session.spent
-        is_metered = captures.plan.stops_early
-        with closing(captures.agreed(budget.check).batches()) as batches:
-            for batch in batches:
-                yield batch
-                requests, received = (after - start for after, start in zip(session.spent, before, strict=True))
-                if is_metered and not budget.covers(requests, received):
-                    raise TooExpensive(f"{plural(requests, 'request')} and {size(received)} were not enough; {_ADVICE}")
+
+        def meter() -> None:
+            requests, received = (after - start for after, start in zip(session.spent, before, strict=True))
+            if not budget.covers(requests, received):
+                raise TooExpensive(f"{plural(requests, 'request')} and {size(received)} were not enough; {_ADVICE}")
+
+        with closing(captures.agreed(budget.check, meter).batches()) as batches:
+            yield from batches
 
     def _narrowed(self, query: Query, pushed: Pushdown) -> Query | None:
         """Skip rows for which the predicate is not true; return None if there are no others."""

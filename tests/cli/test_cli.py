@@ -173,6 +173,15 @@ def test_failed_output_keeps_the_old_file(asking: Command, mirror: Path, tmp_pat
     assert [path.name for path in tmp_path.iterdir() if "found" in path.name] == ["found.jsonl"]
 
 
+def test_limits_are_refused_only_after_the_budget_is_used_up(asking: Command) -> None:
+    words = ("query", "*", "--index", "columnar", "--columns", "url", "--max-requests", "2")
+    assert "this takes" in sentence(asking(*words, "--where", "fetch_status > 0"))
+    found = asking(*words, "--where", "fetch_status > 0", "--limit", "1")
+    assert (found.status, len(found.json_lines())) == (0, 1)
+    refused = asking(*words, "--where", "fetch_status + 1 = 0", "--limit", "1")
+    assert "were not enough for --limit; narrow the query, or add --yes" in sentence(refused)
+
+
 @in_part(3)
 @pytest.mark.parametrize(
     "words", [("query", "*.example.com"), ("fetch", "*.example.com", "--dry-run", "--json"), ("sample", "-n", "1")]

@@ -216,6 +216,11 @@ def test_limited_scans_may_spend_the_budget(counted: Counted) -> None:
     assert counted.cost(frame.head(3))[0] <= 5
     with pytest.raises(TooExpensive, match="were not enough"):
         frame.head(50_000).collect()
+    # Requests for rows that do not match count, too.
+    before = counted.cat.requests
+    with pytest.raises(TooExpensive, match="were not enough"):
+        counted.scan(where="fetch_status + 1 = 0", max_requests=5).head(1).collect()
+    assert counted.cat.requests - before < 15
 
 
 # ---- errors ----
