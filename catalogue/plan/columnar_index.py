@@ -104,9 +104,7 @@ class ColumnarIndex:
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
         files = self._metadata()
-        tested = {*tested_alone(query), *tested_alone(query.of(untyped=True))}
-        stored = self.scope.values(tested) if tested else None
-        ruled_out = rule_out(query, files, stored, self._cost)
+        ruled_out = rule_out(query, files, self._values(query), self._cost)
         rest = ruled_out.rest(files)
         plan = plan_files(
             query,
@@ -123,6 +121,17 @@ class ColumnarIndex:
             ruled_out=sum(len(file.ordinals) for file in files) - sum(len(file.ordinals) for file in rest),
             values_advice=ruled_out.advice(self.crawl, query.table),
         )
+
+    def count_possible(self, query: ResolvedQuery) -> int:
+        """Return the number of row groups that may match by their keys and stored values."""
+        stored = self._values(query)
+        excluded = stored.ruled_out(query) if stored else set()
+        candidates = self.scope.candidates
+        return sum((file.path, ordinal) not in excluded for file in candidates for ordinal in file.ordinals)
+
+    def _values(self, query: ResolvedQuery) -> CrawlValues | None:
+        tested = {*tested_alone(query), *tested_alone(query.of(untyped=True))}
+        return self.scope.values(tested) if tested else None
 
     def _metadata(self) -> list[FileMetadata]:
         source, states = self._source(), self._indexes.states

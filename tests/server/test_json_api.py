@@ -10,6 +10,7 @@ from shutil import copytree
 from typing import Any
 from urllib.parse import urlencode
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -267,12 +268,19 @@ def test_errors_have_a_status_and_a_message(address: str, target: str, status: i
 
 def test_refuses_expensive_queries(tmp_path: Path) -> None:
     keys = [f"com,example)/{number:04}" for number in range(2001)]
-    crawl_of(tmp_path / "mirror", table(keys).select(["url_surtkey", "fetch_status"]), row_group_size=1)
-    with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
+    rows = table(keys, content_languages=pa.array(["eng"] * 2000 + ["isl"]))
+    names = ["url_surtkey", "fetch_status", "content_languages"]
+    crawl_of(tmp_path / "mirror", rows.select(names), row_group_size=1, use_dictionary=True)
+    data, settings = harvest(tmp_path / "mirror", tmp_path)
+    with catalogue.open(data, settings=settings) as cat:
+        cat.harvest(CRAWL, values="content_languages")
+    with serving(data, settings) as address:
         for name in ("plan", "query"):
             got = request(address, name, url="*.com")
             assert (got.status, "2,001 row groups" in got.json["message"]) == (422, True)
         assert len(answer(address, "query", url="example.com/0*", limit=5, columns="url_surtkey")["captures"]) == 5
+        (found,) = answer(address, "query", url="*.com", lang="isl", columns="url_surtkey")["captures"]
+        assert found["url_surtkey"] == keys[-1]
 
 
 def test_serves_its_document(address: str) -> None:
