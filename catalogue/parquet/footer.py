@@ -331,8 +331,8 @@ def _known(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-SIGNED = "footer (signed)"
-"""Origin of bounds in the order of signed bytes."""
+UNSIGNED, SIGNED = "footer", "footer (signed)"
+"""Origins of bounds of footers, by the order of bytes."""
 
 
 def examine_footer(data: bytes, file_size: int, key: str = KEY_COLUMN) -> Footer:
@@ -357,7 +357,7 @@ def key_bounds(group: RowGroup, key: str = KEY_COLUMN) -> tuple[str | None, str 
     bounds = chunk.bounds if chunk else None
     if bounds is None:
         return None, None, "missing"
-    return bounds.min.decode(), bounds.max.decode(), SIGNED if bounds.order is Order.SIGNED else "footer"
+    return bounds.min.decode(), bounds.max.decode(), SIGNED if bounds.order is Order.SIGNED else UNSIGNED
 
 
 def has_page_index(footer: Footer, key: str = KEY_COLUMN) -> bool:

@@ -160,8 +160,8 @@ class ColumnarIndex:
         key, gap = self._indexes.dataset.key, self._cost.max_gap
         return tuple(fetch for file in self._metadata() for fetch in key_indexes(file, key, gap))
 
-    def key_bounds(self, *, pages: bool = True) -> list[list[tuple[Bounds, int]]]:
-        """Return bounds and number of rows of all pages, by row group, or of row groups alone.
+    def key_bounds(self) -> list[list[tuple[Bounds, int]]]:
+        """Return bounds and number of rows of all pages, by row group.
 
         Missing page indexes are fetched. Where a file has no valid one, the result has the row group.
 
@@ -169,13 +169,12 @@ class ColumnarIndex:
             SourceError: if page indexes cannot be fetched.
         """
         key = self._indexes.dataset.key
-        if pages:
-            self.fetch_indexes(self.key_indexes())
+        self.fetch_indexes(self.key_indexes())
         found = []
         for file in self._metadata():
             for group in file.footer.row_groups:
                 if chunk := group.chunks.get(key):
-                    indexes = file.indexes(group.ordinal) if pages else None
+                    indexes = file.indexes(group.ordinal)
                     bounds = page_bounds(indexes, chunk, group.num_rows) if indexes else []
                     found.append(bounds or ([(chunk.bounds, group.num_rows)] if chunk.bounds else []))
         return found

@@ -156,8 +156,11 @@ class CdxSearch:
         ):
             blocks = [ResultBlock(intervals, 1)]
             if request.pattern.match is not Match.EXACT:
-                few = found.question.candidate_row_groups <= _MAX_INDEXED
-                blocks = cut(intervals, marks(columnar.key_bounds(pages=few)))
+                if found.question.candidate_row_groups <= _MAX_INDEXED:
+                    places = marks(columnar.key_bounds())
+                else:
+                    places = [Mark(*each) for each in self._session.metadata().first_keys(self.crawl)]
+                blocks = cut(intervals, places)
         if request.counts_pages and len(blocks) == 1 and not self._has_captures(request):
             blocks = ()
         pages = pages_of(blocks, request.page_size)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import StoreLocked
-from catalogue.parquet.footer import SIGNED
+from catalogue.parquet.footer import SIGNED, UNSIGNED
 from catalogue.parquet.model import kind_of, wider
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import stored_crawl_list
@@ -297,6 +297,16 @@ class StoredCrawls:
         origins = bounds.column("bounds_from").to_pylist() if "bounds_from" in bounds.column_names else []
         known = [(least, greatest) for least, greatest, _ in _known(bounds)]
         return known, bounds.num_rows - len(known), origins.count(SIGNED)
+
+    def first_keys(self, crawl: str) -> "Iterator[tuple[bytes, int]]":
+        """Yield least key and number of rows of each row group whose footer has bounds."""
+        table = self.table(crawl)
+        for subset in self._state(crawl).files if table else ():
+            assert table  # noqa: S101 - the loop has no steps otherwise
+            columns = table.columns(subset, ("min_key", "num_rows", "bounds_from"))
+            for least, rows, origin in zip(*(column.to_pylist() for column in columns.columns), strict=True):
+                if least is not None and origin in {UNSIGNED, SIGNED}:
+                    yield least.encode(), rows
 
     def extents(self, crawl: str) -> dict[str, list[tuple[bytes, bytes, int]]]:
         """Return least key, greatest key and number of rows of each row group that has bounds, by subset."""

@@ -24,6 +24,7 @@ from catalogue.settings import Settings
 from catalogue.surt import EVERYTHING, KeyInterval, covers, merge, parse_pattern
 from tests.read.test_answers import scanned
 from tests.support.amounts import in_part
+from tests.support.crawls import CRAWL, crawl_of, table
 
 KEYS = st.binary(max_size=3).map(lambda key: bytes(byte & 0x7F for byte in key))
 INTERVALS = st.lists(st.tuples(KEYS, KEYS).filter(lambda ends: ends[0] < ends[1]), min_size=1, max_size=4).map(
@@ -146,3 +147,16 @@ def test_reads_nothing_for_times_without_captures(harvested: Catalogue) -> None:
     assert harvested.requests == before
     counting = replace(request, counts_pages=True)
     assert CdxSearch(harvested.session, stored_crawls(harvested.session)[0], Memory()).find_page(counting).pages > 0
+
+
+def test_many_row_groups_are_cut_without_page_indexes(tmp_path: Path) -> None:
+    keys = [f"com,example)/{number:05}" for number in range(60_400)]
+    crawl_of(tmp_path / "mirror", table(keys).select(["url_surtkey"]), row_group_size=200)
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path / "mirror"), cache_size=0)) as cat:
+        cat.harvest(CRAWL)
+        requests = cat.requests
+        request = parse_request([("url", "*.example.com")])
+        page = CdxSearch(cat.session, CRAWL, Memory(0)).find_page(request)
+        assert (page.pages, page.blocks, cat.requests) == (5, 21, requests)
+        found = [page_lines(cat, CRAWL, "*.example.com", number, 5) for number in range(5)]
+        assert [line.split(" ")[0] for _, lines in found for line in lines] == keys
