@@ -135,6 +135,11 @@ class Sample(ReprMixin):
         )
         return Captures(session, question)
 
+    def _order(self) -> RandomOrder:
+        columnar = self._question.columnar() or ()
+        possible = set[RowGroupId]().union(*(each.possible(self._query) for each in columnar))
+        return RandomOrder(self._sizes, self._seed, possible)
+
     def _line(self) -> str:
         return f"of {plural(self.size, 'capture')}, drawn from {plural(self.rows, 'row')}"
 
@@ -147,7 +152,7 @@ class Sample(ReprMixin):
     @property
     def plan(self) -> ReadPlan:
         """The plan of the first round; rows that do not match are replaced in later rounds."""
-        order = RandomOrder(self._sizes, self._seed)
+        order = self._order()
         if self.size <= order.single:
             return self._ask(order.next(self.size)).plan
         every: dict[RowGroupId, DrawnRows] = {}
@@ -174,7 +179,7 @@ class Sample(ReprMixin):
         """
         for problem in self.missing:
             warnings.warn(problem, IncompleteAnswer, stacklevel=2)
-        order, strata = RandomOrder(self._sizes, self._seed), _Strata(self._stratum, self._most)
+        order, strata = self._order(), _Strata(self._stratum, self._most)
         found = 0
         while found < self.size and order.drawn < self.rows:
             count = self._round(found, order.drawn)

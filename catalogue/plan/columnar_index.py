@@ -22,7 +22,7 @@ from catalogue.source.checks import Response
 from catalogue.source.observe import requests_for
 from catalogue.store.database import Store, encode_indexes
 from catalogue.store.stored_file import StoredFile
-from catalogue.tables.column_values import CrawlValues
+from catalogue.tables.column_values import CrawlValues, Place
 from catalogue.tables.file_metadata import FileMetadata
 
 _FILES_AT_ONCE = 32
@@ -122,12 +122,11 @@ class ColumnarIndex:
             values_advice=ruled_out.advice(self.crawl, query.table),
         )
 
-    def count_possible(self, query: ResolvedQuery) -> int:
-        """Return the number of row groups that may match by their keys and stored values."""
+    def possible(self, query: ResolvedQuery) -> set[Place]:
+        """Return the row groups that may match by their keys and stored values."""
         stored = self._values(query)
-        excluded = stored.ruled_out(query) if stored else set()
-        candidates = self.scope.candidates
-        return sum((file.path, ordinal) not in excluded for file in candidates for ordinal in file.ordinals)
+        found = {(file.path, ordinal) for file in self.scope.candidates for ordinal in file.ordinals}
+        return found - stored.ruled_out(query) if stored else found
 
     def _values(self, query: ResolvedQuery) -> CrawlValues | None:
         tested = {*tested_alone(query), *tested_alone(query.of(untyped=True))}

@@ -137,7 +137,7 @@ class Question:
     def candidate_row_groups(self) -> int:
         """Number of row groups that may match by their keys and stored values."""
         columnar = (self.indexes(crawl).columnar for crawl in self.crawls)
-        return sum(each.count_possible(self.query) for each in columnar if each)
+        return sum(len(each.possible(self.query)) for each in columnar if each)
 
     def plan(self, *, counts: bool = False, explain: bool = False) -> ReadPlan:
         """Plan the query; ``counts`` asks only for a number, ``explain`` for the cost of both indexes where possible.

@@ -4,7 +4,7 @@ The first rows are drawn one by one, without replacement, so that a few of billi
 half of all rows, or ``MOST_SINGLE``, the rest is drawn row group by row group.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,11 @@ class DrawnRows:
 class RandomOrder:
     """Rows in random order; each row comes once. The same seed and row groups give the same order."""
 
-    def __init__(self, sizes: Mapping[RowGroupId, int], seed: int) -> None:
+    def __init__(
+        self, sizes: Mapping[RowGroupId, int], seed: int, possible: Container[RowGroupId] | None = None
+    ) -> None:
+        """Take the number of rows of each row group; drawn rows are returned of ``possible`` row groups only."""
+        self._possible = sizes if possible is None else possible
         self._groups = sorted(sizes)
         self._sizes = np.array([sizes[group] for group in self._groups], np.int64)
         self._ends = np.cumsum(self._sizes)
@@ -49,6 +53,8 @@ class RandomOrder:
         rows = numbers - (self._ends - self._sizes)[groups]
         found = {}
         for group in np.unique(groups).tolist():
+            if self._groups[group] not in self._possible:
+                continue
             of_group = slice(*np.searchsorted(groups, (group, group + 1)))
             found[self._groups[group]] = DrawnRows(rows[of_group], order[of_group])
         return found
@@ -65,6 +71,8 @@ class RandomOrder:
         total = 0
         # From 1 on: to numpy, the seeds [n, 0] and n are the same.
         for index, (group, size, end) in enumerate(groups, start=1):
+            if group not in self._possible:
+                continue
             first = end - size
             places = self.single + np.random.default_rng([self._seed, index]).random(size)
             among = slice(*np.searchsorted(single, (first, end)))

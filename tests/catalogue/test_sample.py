@@ -29,7 +29,7 @@ from catalogue.surt import parse_pattern
 from tests.read.test_answers import random_patterns
 from tests.support.amounts import EXAMPLES, in_part, in_soak
 from tests.support.commands import Command
-from tests.support.crawls import crawl_of, table
+from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.mirrors import read_footer
 
 COLUMNS = ["url_surtkey", "url", "fetch_status", "warc_filename", "warc_record_offset"]
@@ -236,6 +236,26 @@ def test_finds_rare_rows_in_a_few_rounds(
     assert found.column("url_surtkey").to_pylist() == expected[:size]
     assert len(rounds) < 12
     assert sum(plan.rows for plan in rounds) < 2.2 * 20_000
+
+
+def test_stored_values_spare_row_groups_and_change_no_sample(tmp_path: Path, settings: Settings) -> None:
+    languages = ["isl" if row in {5_005, 5_006, 9_300} else "eng" for row in range(10_000)]
+    rows = table([f"com,example)/{row:05}" for row in range(10_000)], content_languages=pa.array(languages))
+    chosen = rows.select(["url_surtkey", "url", "content_languages"])
+    crawl_of(tmp_path / "mirror", chosen, row_group_size=100, use_dictionary=["content_languages"])
+    settings = replace(settings, source=str(tmp_path / "mirror"), cache_size=0)
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(CRAWL)
+        costs, samples = [], []
+        for _ in range(2):
+            before = cat.bytes
+            icelandic = cat.captures("*", lang="isl", columns="url")
+            samples += [cat.sample(icelandic, size, seed=7).to_arrow() for size in (2, 3)]
+            costs.append(cat.bytes - before)
+            cat.harvest(CRAWL, values="content_languages")
+    assert [each.num_rows for each in samples] == [2, 3, 2, 3]
+    assert samples[:2] == samples[2:]
+    assert 2 * costs[1] < costs[0]
 
 
 def test_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings) -> None:

@@ -55,6 +55,14 @@ def test_does_not_depend_on_the_order_of_row_groups() -> None:
     assert every_row(dict(reversed(SIZES.items())), 5) == every_row(SIZES, 5)
 
 
+def test_leaves_out_row_groups_that_are_not_possible() -> None:
+    possible = [*SIZES][::2]
+    order = RandomOrder(SIZES, 5, possible)
+    rows = [*in_order(order.next(100)), *in_order(*order.rest())]
+    assert rows == [row for row in every_row(SIZES, 5) if row[:2] in possible]
+    assert order.drawn == ROWS
+
+
 def test_differs_by_seed() -> None:
     assert len({tuple(in_order(RandomOrder(SIZES, seed).next(3))) for seed in range(-25, 25)}) == 50
 
