@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from catalogue.key_map.key_map import KeySpace
     from catalogue.key_map.svg import Picture
-    from catalogue.read.streams import ReadEvents
     from catalogue.read.workers import Workers
 
 _ROWS = 1 << 12
@@ -251,7 +250,7 @@ class Captures(ReprMixin):
             self._cut = self._cut or part._cut  # noqa: SLF001 - of this class
             plans += part.plan.crawls
             read, step = read + step, 2 * step
-        self._plan = question.joined(question.query, plans)
+        self._plan = ReadPlan.of(question.query, question.cost, plans, question.unlisted)
 
     def _read(self, report: Callable[[Progress], None], *, warn: bool) -> Generator[pa.RecordBatch, None, None]:
         self._agree(self.plan)
@@ -281,16 +280,17 @@ class Captures(ReprMixin):
         events = ReadEvents(self._session.notify, self._uncount, done, cut, self.question.note_version)
         workers = self._workers
         try:
-            with closing(workers.read(plan, events) if workers else self._read_here(plan, events)) as batches:
+            if workers:
+                batches = workers.read(plan, events)
+            else:
+                from catalogue.read.reader import read
+
+                batches = read(plan, self.question.source(), self._session.request_threads, events)
+            with closing(batches):
                 yield from batches
         finally:
-            self.question.finish()
-
-    def _read_here(self, plan: ReadPlan, events: "ReadEvents") -> Generator[pa.RecordBatch, None, None]:
-        from catalogue.read.reader import read
-
-        with closing(read(plan, self.question.source(), self._session.request_threads, events)) as batches:
-            yield from batches
+            if plan.blocks:
+                self.question.lists().save_versions()
 
     def _warn(self) -> None:
         for problem in self.plan.missing:

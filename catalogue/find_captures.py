@@ -50,8 +50,8 @@ def run_query(
         UncoveredColumns: if the CDX index must answer, and does not have a column.
     """
     indexes_of = crawl_indexes(session, query, selection, index)
-    reading, lists, cost = (lambda: session.reading), session.block_lists, session.cost()
-    question = Question(query, selection.crawls, indexes_of, reading, lists, cost, selection.missing)
+    sources = (lambda: session.reading), (lambda: session.block_lists)
+    question = Question(query, selection.crawls, indexes_of, *sources, session.cost(), selection.missing)
     return Captures(session, question, workers=session.workers, distinct=distinct)
 
 
@@ -60,7 +60,7 @@ def crawl_indexes(
 ) -> Callable[[str], CrawlIndexes]:
     """Return a function for the indexes that can answer a query for a crawl."""
     index = index if session.dataset == COMMON_CRAWL else COLUMNAR
-    uncovered = uncovered_columns(query)
+    uncovered = uncovered_columns(query) if index != COLUMNAR else []
     if index == CDX and uncovered:
         raise UncoveredColumns(f"the CDX index has no column {join_first(uncovered)}; use index='columnar'")
     shown = session.metadata() if index != CDX and session.store_path.exists() else None
@@ -77,7 +77,7 @@ def crawl_indexes(
         error = not_stored(session, missing, len(selection.crawls), subsets)
         raise error.because(f"the CDX index has no column {join_first(uncovered)}") if index == AUTO else error
     page_indexes = session.page_indexes if shown else None
-    reading, lists, cost = (lambda: session.reading), session.block_lists, session.cost()
+    reading, cost = (lambda: session.reading), session.cost()
 
     @cache
     def indexes_of(crawl: str) -> CrawlIndexes:
@@ -93,7 +93,7 @@ def crawl_indexes(
             )
             columnar = ColumnarIndex(scope, page_indexes, reading, cost)
         if index != COLUMNAR and not uncovered:
-            cdx = CdxIndex(crawl, subsets, lists, reading, cost)
+            cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost)
         return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
 
     return indexes_of

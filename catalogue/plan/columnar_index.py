@@ -4,6 +4,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
@@ -39,10 +40,6 @@ class PageIndexes:
         self.dataset = dataset
         self._indexes: dict[tuple[object, ...], Indexes | None] = {}
         """Indexes by path, row group, version of the file and states of the store."""
-
-    @property
-    def states(self) -> tuple[str, str]:
-        return self.store.state(), self.store.index_state()
 
     def of(
         self, path: str, version: StoredFile, ordinals: Iterable[int], states: tuple[str, str]
@@ -103,18 +100,15 @@ class ColumnarIndex:
         self._unsaved: dict[str, dict[int, Indexes]] = {}
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
-        files = self._metadata()
+        files, scope = self._metadata(), self.scope
+        plan_rest = partial(
+            plan_files, query, self.crawl, cost=self._cost, considered=scope.considered, missing=scope.missing
+        )
+        if query.where is None:
+            return plan_rest(files)
         ruled_out = rule_out(query, files, self._values(query), self._cost)
         rest = ruled_out.rest(files)
-        plan = plan_files(
-            query,
-            self.crawl,
-            rest,
-            cost=self._cost,
-            considered=self.scope.considered,
-            missing=self.scope.missing,
-            matching=ruled_out.matching,
-        )
+        plan = plan_rest(rest, matching=ruled_out.matching)
         return replace(
             plan,
             indexes=ruled_out.requests or plan.indexes,
@@ -134,7 +128,8 @@ class ColumnarIndex:
         return self.scope.values(tested) if tested else None
 
     def _metadata(self) -> list[FileMetadata]:
-        source, states = self._source(), self._indexes.states
+        source, store = self._source(), self._indexes.store
+        states = store.state(), store.index_state()
         found = [self._file(each, source, states) for each in self.scope.candidates]
         self._files = {each.path: each for each in found}
         return found

@@ -214,11 +214,11 @@ class StoredCrawls:
         for subset in self._chosen(crawl, subsets):
             stored, failed, listed = (each.get(subset, 0) for each in (state.files, state.failures, state.listed))
             total = max(listed, stored + failed)  # the list may have been deleted
-            run = f"run: {self._dataset.harvest_command(crawl, [subset])}"
+            what = f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested"
             if not total:
-                found.append(f"{subset} of {crawl} is not harvested; {run}")
-            elif stored < total:
-                found.append(f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested; {run}")
+                what = f"{subset} of {crawl} is not harvested"
+            if stored < total or not total:
+                found.append(f"{what}; run: {self._dataset.harvest_command(crawl, [subset])}")
         return tuple(found)
 
     def files(
