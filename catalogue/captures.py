@@ -271,7 +271,7 @@ class Captures(ReprMixin):
         def done() -> None:
             at.done += 1
             report(at)
-            if plan.stops_early:
+            if plan.query.stops_early:
                 self._meter()
 
         def cut() -> None:

@@ -138,7 +138,7 @@ def query(arguments: models.QueryArguments, call: Call) -> models.CapturesAnswer
 
 def _check(planned: "ReadPlan", call: Call, most: int) -> None:
     """Refuse what takes too many requests; where keys alone decide, a limit ends reading early."""
-    if planned.stops_early and planned.query.keys_decide and not planned.searched:
+    if planned.query.stops_early and planned.query.keys_decide and not planned.searched:
         least = len(planned.indexes) + (1 if planned.waves else 0)
         received = sum(len(each.range) for each in planned.indexes)
         call.check_cost(least, received, f"this takes {plural(least, 'request')} or more", most)

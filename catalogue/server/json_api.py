@@ -264,7 +264,7 @@ def _limited(captures: Captures, most: int = _MAX_ROW_GROUPS) -> Captures:
 def _check_cost(plan: ReadPlan, spent: int, received: int) -> None:
     """Refuse expensive queries; without filters other than keys, a limit ends them early."""
     requests, size = plan.requests, plan.bytes
-    if plan.stops_early and plan.query.keys_decide:
+    if plan.query.stops_early and plan.query.keys_decide:
         requests, size = len(plan.indexes), sum(len(fetch.range) for fetch in plan.indexes)
     requests, size = spent + requests, received + size
     if requests > _MAX_REQUESTS or size > _MAX_BYTES:
