@@ -24,7 +24,7 @@ from catalogue.source.observe import requests_for
 from catalogue.store.database import Store, encode_indexes
 from catalogue.store.stored_file import StoredFile
 from catalogue.tables.column_values import CrawlValues
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 
 _FILES_AT_ONCE = 32
 """Files whose page indexes are stored in one transaction."""
@@ -136,8 +136,6 @@ class ColumnarIndex:
 
     def _file(self, candidate: FileMetadata, source: AnySource, states: tuple[str, str]) -> FileMetadata:
         path, stored = candidate.path, candidate.stored
-        assert stored  # noqa: S101 - it is made from a table
-        pin = stored.pin
         of_file: dict[int, Indexes] | None = None
 
         def indexes(ordinal: int) -> Indexes | None:
@@ -147,9 +145,9 @@ class ColumnarIndex:
             fetched, known = self._fetched.get((path, ordinal)), of_file.get(ordinal)
             return known.joined(fetched) if known and fetched else known or fetched
 
-        cached = tuple(source.cached_ranges(path, pin)) if isinstance(source, CachedSource) else ()
+        cached = tuple(source.cached_ranges(path, stored.pin)) if isinstance(source, CachedSource) else ()
         drawn = self.scope.drawn[path] if self.scope.drawn is not None else None
-        return replace(candidate, pin=pin, indexes=indexes, cached=cached, drawn=drawn)
+        return replace(candidate, indexes=indexes, cached=cached, drawn=drawn)
 
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
         key, gap = self._indexes.dataset.key, self._cost.max_gap
@@ -208,7 +206,7 @@ class ColumnarIndex:
         """Request page indexes or dictionary pages; thread-safe."""
         reads_values = any(part.purpose is Purpose.DICTIONARY for part in request.parts)
         with requests_for(request.reason if reads_values else "page index"):
-            return self._source().get(request.path, request.range, pin=self._files[request.path].pin)
+            return self._source().get(request.path, request.range, pin=self._files[request.path].stored.pin)
 
     def take(self, request: PlannedRequest, answer: Response, *, must_store: bool = False) -> None:
         """Keep the page indexes or dictionary pages of a response, and store those of some files at once."""
@@ -233,7 +231,6 @@ class ColumnarIndex:
         added = []
         for path, indexes in unsaved.items():
             stored = self._files[path].stored
-            assert stored  # noqa: S101 - it is made from a table
             added.append((path, encode_indexes(indexes, stored), stored))
         with nullcontext() if must_store else suppress(StoreError):
             self._indexes.store.add_all_indexes(added)

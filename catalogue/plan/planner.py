@@ -15,7 +15,7 @@ from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, most_re
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import END
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 
 HOLDERS = 2.0
 """Expected units that contain keys of an interval: its first and its last; in zipped files, one of each stream."""
@@ -64,7 +64,7 @@ def plan_files(
             awaited.append(group)
             index_parts += choice.missing
     reads = tuple(
-        PlannedFile(file.file, file.pin, file.footer.created_by, tuple(groups), file.cached)
+        PlannedFile(file.file, file.stored.pin, file.footer.created_by, tuple(groups), file.cached)
         for file, groups, _ in by_file.values()
         if groups
     )

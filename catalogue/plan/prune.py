@@ -14,7 +14,7 @@ from catalogue.query.key_intervals import KeyIntervals, is_lower_bound
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.surt import END
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 
 PAGE_ROWS, PAGE_BYTES = 20_000, 1 << 20
 """Maximum size of an uncompressed data page of parquet-mr; an estimate where an index is not stored."""

@@ -23,7 +23,7 @@ from catalogue.parquet.arrow_arrays import array_of, booleans, integers, positio
 from catalogue.parquet.dictionary_pages import TEXT, dictionary_values, kind_of_values
 from catalogue.parquet.model import ColumnChunk
 from catalogue.query.resolved_query import without_unknown
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Container

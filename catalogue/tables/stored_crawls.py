@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     from catalogue.query.resolved_query import ResolvedQuery
     from catalogue.tables.column_values import CrawlValues
-    from catalogue.tables.crawl_table import CrawlTable, StoredFooters
-    from catalogue.tables.file_metadata import FileMetadata
+    from catalogue.tables.crawl_table import CrawlTable, FileMetadata, StoredFooters
 
 MARGIN = 31 * 24 * 60 * 60 * 1000
 """Milliseconds by which a crawl may have been fetched outside of its listed times."""

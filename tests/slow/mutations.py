@@ -40,8 +40,9 @@ from catalogue.records.record import read_record
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response
+from catalogue.store.stored_file import StoredFile
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 from tests.support.crawls import CRAWL, index_path, write_manifest
 from tests.support.executors import Recording
 from tests.support.footers import confused, trimmed, write
@@ -219,12 +220,12 @@ class _Reading:
         # For one query nobody would fetch page indexes of such small files.
         known = cut_indexes(footer, "url_surtkey", data, 0) if cost is _PAGES_ARE_CHEAP else {}
         file = IndexFile("x", CRAWL, "warc")
-        stored = FileMetadata(file, FileVersion(len(data), '"1"'), footer, known.get, (), None, "")
+        stored = FileMetadata(file, StoredFile(b"", len(data), '"1"', None, "", ""), footer, known.get)
         source = Memory(data)
 
         plan = plan_reads(query, [stored], cost=cost, considered=len(footer.row_groups))
         for fetch in plan.indexes:
-            body = source.get("x", fetch.range, pin=stored.pin).body
+            body = source.get("x", fetch.range, pin=stored.stored.pin).body
             for ordinal, found in cut_indexes(footer, "url_surtkey", body, fetch.range.start).items():
                 known[ordinal] = known.get(ordinal, Indexes()).joined(found)
         if plan.indexes:
