@@ -15,7 +15,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 
 from catalogue.commoncrawl.crawls import PATH_COLUMNS
 from catalogue.errors import StoreLocked
-from catalogue.parquet.footer import with_trailer
+from catalogue.parquet.model import with_trailer
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Source
 from catalogue.store.database import Store

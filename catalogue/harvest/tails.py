@@ -9,8 +9,8 @@ from threading import Lock
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, FormatError, StoreDamaged
-from catalogue.parquet.footer import TRAILER, USUAL_TAIL, decode_footer, examine_footer, footer_length
-from catalogue.parquet.model import Footer, RowGroup
+from catalogue.parquet.footer import USUAL_TAIL, decode_footer, examine_footer, footer_length
+from catalogue.parquet.model import TRAILER, Footer, RowGroup
 from catalogue.parquet.page_index import Indexes, cut_indexes
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource, get_tail

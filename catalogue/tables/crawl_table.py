@@ -13,9 +13,8 @@ import pyarrow as pa
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import StoreLocked
 from catalogue.parquet.arrow_arrays import positions
-from catalogue.parquet.column_chunk import LazyChunks
-from catalogue.parquet.footer import SIGNED, decode_chunks
-from catalogue.parquet.model import Column, ColumnChunk, Footer, RowGroup
+from catalogue.parquet.column_chunk import LazyChunks, decode_chunks
+from catalogue.parquet.model import SIGNED, Column, ColumnChunk, Footer, RowGroup
 from catalogue.parquet.page_index import Indexes
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.random_order import DrawnRows

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import StoreLocked
-from catalogue.parquet.footer import SIGNED, UNSIGNED
-from catalogue.parquet.model import kind_of, wider
+from catalogue.parquet.model import SIGNED, UNSIGNED, kind_of, wider
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.tables.table_file import TableDamaged, TableFile

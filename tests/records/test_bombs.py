@@ -12,7 +12,8 @@ import pytest
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter
-from catalogue.parquet.footer import TRAILER, decode_footer, examine_footer, with_trailer
+from catalogue.parquet.footer import decode_footer, examine_footer
+from catalogue.parquet.model import TRAILER, with_trailer
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from catalogue.plan.requests import Cost

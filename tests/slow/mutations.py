@@ -27,8 +27,8 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import write_miniature
 from catalogue.errors import BadFooter, BadRecord, CatalogueError, FormatError
-from catalogue.parquet.footer import TRAILER, decode_footer, examine_footer, footer_length, with_trailer
-from catalogue.parquet.model import Footer
+from catalogue.parquet.footer import decode_footer, examine_footer, footer_length
+from catalogue.parquet.model import TRAILER, Footer, with_trailer
 from catalogue.parquet.page_index import Indexes, cut_indexes
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.requests import Cost
