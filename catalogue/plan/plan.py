@@ -142,7 +142,7 @@ class ReadPlan(ReprMixin):
 
     @property
     def row_groups(self) -> int:
-        return sum(1 for _ in self._row_groups()) + len(self.awaited)
+        return sum(len(file.row_groups) for file in self.files) + len(self.awaited)
 
     @property
     def is_columnar(self) -> bool:

@@ -116,13 +116,15 @@ class ResolvedQuery:
     @property
     def deciding_columns(self) -> tuple[str, ...]:
         """The columns of the files that decide whether a row matches, the key first."""
-        return self._of_files([self.table.key, *self.tested_columns])
+        columns = dict.fromkeys([self.table.key, *self.tested_columns])
+        return tuple(name for name in columns if name not in self.table.path_columns)
 
     @property
     def read_columns(self) -> tuple[str, ...]:
         """The columns of the files that are read, the key first."""
         times = [self.table.time] if self.table.time and self.ordered else []
-        return self._of_files([*self.deciding_columns, *times, *self.columns])
+        others = (name for name in [*times, *self.columns] if name not in self.table.path_columns)
+        return tuple(dict.fromkeys([*self.deciding_columns, *others]))
 
     @property
     def is_inorder(self) -> bool:
@@ -156,9 +158,6 @@ class ResolvedQuery:
     def stops_early(self) -> bool:
         """Whether reading ends when there are enough rows."""
         return self.limit is not None and not self.ordered
-
-    def _of_files(self, names: Iterable[str]) -> tuple[str, ...]:
-        return tuple(name for name in dict.fromkeys(names) if name not in self.table.path_columns)
 
 
 def is_untyped(group: RowGroup) -> bool:
