@@ -22,7 +22,6 @@ from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.reader import read
 from catalogue.read.streams import ReadEvents
 from catalogue.settings import Limits
-from catalogue.store.stored_file import StoredFile
 from catalogue.tables.crawl_table import FileMetadata
 from tests.slow.mutations import Memory, small
 from tests.support.amounts import in_part, in_soak
@@ -37,9 +36,7 @@ ONE_GROUP = {"row_group_size": 32, "write_page_index": False, "use_dictionary": 
 def batches(data: bytes, columns: tuple[str, ...], reported: ReadEvents | None = None) -> Iterator[pa.RecordBatch]:
     """Read all rows of a file by a plan."""
     footer = read_footer(data)
-    existing = FileMetadata(
-        IndexFile("x.parquet", CRAWL, "warc"), StoredFile(b"", len(data), '"1"', None, "", ""), footer
-    )
+    existing = FileMetadata(IndexFile("x.parquet", CRAWL, "warc"), Memory(data).stored, footer)
     plan = plan_reads(ResolvedQuery(ALL_KEYS, ("*",), columns=columns), [existing], cost=Cost(), considered=1)
     with ThreadPoolExecutor(1) as executor:
         yield from read(plan, Memory(data), executor, reported)

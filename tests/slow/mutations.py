@@ -80,6 +80,7 @@ class Memory:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
+        self.stored = StoredFile(b"", len(data), '"1"', None, self.url, "")
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         end = len(self._data)
@@ -87,7 +88,7 @@ class Memory:
             start = max(0, end - requested.length)
         else:
             assert requested
-            assert pin == FileVersion(end, '"1"')
+            assert pin == self.stored.pin
             start, end = requested.start, requested.end
         assert end <= len(self._data), f"{path}: a range ends after the end of the file"
         return Response(self._data[start:end], start, len(self._data), '"1"', None)
@@ -220,12 +221,12 @@ class _Reading:
         # For one query nobody would fetch page indexes of such small files.
         known = cut_indexes(footer, "url_surtkey", data, 0) if cost is _PAGES_ARE_CHEAP else {}
         file = IndexFile("x", CRAWL, "warc")
-        stored = FileMetadata(file, StoredFile(b"", len(data), '"1"', None, "", ""), footer, known.get)
         source = Memory(data)
+        stored = FileMetadata(file, source.stored, footer, known.get)
 
         plan = plan_reads(query, [stored], cost=cost, considered=len(footer.row_groups))
         for fetch in plan.indexes:
-            body = source.get("x", fetch.range, pin=stored.stored.pin).body
+            body = source.get("x", fetch.range, pin=source.stored.pin).body
             for ordinal, found in cut_indexes(footer, "url_surtkey", body, fetch.range.start).items():
                 known[ordinal] = known.get(ordinal, Indexes()).joined(found)
         if plan.indexes:
