@@ -49,7 +49,7 @@ class FileComparison:
         self, path: str, stored: StoredFile, indexes: Mapping[int, Indexes], host: PoliteSource, again: str
     ) -> list[Finding]:
         try:
-            has_footer, different = compare_file(path, stored, indexes, host, self.dataset.key, stored.pin)
+            has_footer, different = compare_file(path, stored, indexes, host, self.dataset.key, stored.version)
         except FileChanged as error:
             what = f"it has changed at the source since it was harvested: {error}"
         except NotFound:

@@ -86,7 +86,7 @@ class FooterIO(PyArrowFileIO):
         stored = self._find(path, state) if path != location else None
         if stored is None:
             return super().new_input(location)
-        pin = stored.pin
+        pin = stored.version
         return _Input(location, lambda requested: self._source.get(path, requested, pin=pin).body, stored)
 
     def _find(self, path: str, state: str) -> StoredFile | None:

@@ -92,7 +92,7 @@ def _fetch_list(
         return False
     try:
         end = get_tail(source, list_path(crawl), _END)
-        if stored and stored.pin == end.version._replace(origin=end.origin or source.url):
+        if stored and stored.version == end.version._replace(origin=end.origin or source.url):
             return False
         shards = count_shards(crawl, source.get(shards_path(crawl)).body)
     except NotFound as error:

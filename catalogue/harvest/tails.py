@@ -108,7 +108,7 @@ class FooterFetcher:
         if known := self.known.get(file.path):
             footer = decode_footer(known.data, known.size)
             ranges = index_ranges(footer.row_groups, self.table.key)
-            return FetchedFile.of_footer(known, self._indexes(file, footer, ranges, known.pin, b""), is_new=False)
+            return FetchedFile.of_footer(known, self._indexes(file, footer, ranges, known.version, b""), is_new=False)
         tail = get_tail(self.source, file.path, self.tails.length(file.subset))
         version = tail.version
         try:

@@ -145,7 +145,7 @@ class ColumnarIndex:
             fetched, known = self._fetched.get((path, ordinal)), of_file.get(ordinal)
             return known.joined(fetched) if known and fetched else known or fetched
 
-        cached = tuple(source.cached_ranges(path, stored.pin)) if isinstance(source, CachedSource) else ()
+        cached = tuple(source.cached_ranges(path, stored.version)) if isinstance(source, CachedSource) else ()
         drawn = self.scope.drawn[path] if self.scope.drawn is not None else None
         return replace(candidate, indexes=indexes, cached=cached, drawn=drawn)
 
@@ -206,7 +206,7 @@ class ColumnarIndex:
         """Request page indexes or dictionary pages; thread-safe."""
         reads_values = any(part.purpose is Purpose.DICTIONARY for part in request.parts)
         with requests_for(request.reason if reads_values else "page index"):
-            return self._source().get(request.path, request.range, pin=self._files[request.path].stored.pin)
+            return self._source().get(request.path, request.range, pin=self._files[request.path].stored.version)
 
     def take(self, request: PlannedRequest, answer: Response, *, must_store: bool = False) -> None:
         """Keep the page indexes or dictionary pages of a response, and store those of some files at once."""

@@ -64,7 +64,7 @@ def plan_files(
             awaited.append(group)
             index_parts += choice.missing
     reads = tuple(
-        PlannedFile(file.file, file.stored.pin, file.footer.created_by, tuple(groups), file.cached)
+        PlannedFile(file.file, file.stored.version, file.footer.created_by, tuple(groups), file.cached)
         for file, groups, _ in by_file.values()
         if groups
     )

@@ -88,7 +88,7 @@ class Memory:
             start = max(0, end - requested.length)
         else:
             assert requested
-            assert pin == self.stored.pin
+            assert pin == self.stored.version
             start, end = requested.start, requested.end
         assert end <= len(self._data), f"{path}: a range ends after the end of the file"
         return Response(self._data[start:end], start, len(self._data), '"1"', None)
@@ -226,7 +226,7 @@ class _Reading:
 
         plan = plan_reads(query, [stored], cost=cost, considered=len(footer.row_groups))
         for fetch in plan.indexes:
-            body = source.get("x", fetch.range, pin=source.stored.pin).body
+            body = source.get("x", fetch.range, pin=source.stored.version).body
             for ordinal, found in cut_indexes(footer, "url_surtkey", body, fetch.range.start).items():
                 known[ordinal] = known.get(ordinal, Indexes()).joined(found)
         if plan.indexes:
