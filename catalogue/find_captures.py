@@ -66,14 +66,11 @@ def crawl_indexes(
     shown = session.metadata() if index != CDX and session.store_path.exists() else None
     subsets = selection.subsets
     stored = [crawl for crawl in selection.crawls if shown and shown.answers(crawl, subsets)]
-    if index == COLUMNAR:
-        missing = [crawl for crawl in selection.crawls if crawl not in stored]
-    elif uncovered:  # footers answer only where all of them are stored
-        complete = {crawl for crawl in stored if shown and not shown.missing(crawl, subsets)}
-        missing = [crawl for crawl in selection.crawls if crawl not in complete]
-    else:
-        missing = []
-    if missing:
+    answered = stored
+    if uncovered:  # footers answer only where all of them are stored
+        answered = [crawl for crawl in stored if shown and not shown.missing(crawl, subsets)]
+    missing = [crawl for crawl in selection.crawls if crawl not in answered]
+    if missing and (uncovered or index == COLUMNAR):
         error = not_stored(session, missing, len(selection.crawls), subsets)
         raise error.because(f"the CDX index has no column {join_first(uncovered)}") if index == AUTO else error
     page_indexes = session.page_indexes if shown else None

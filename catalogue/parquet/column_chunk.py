@@ -228,11 +228,11 @@ class ChunkContext:
         if fields.statistics:
             statistics = _Statistics(Reader(self.data, fields.statistics))
             bounds, null_count = self._conclusions(column, statistics, numbers[_NUM_VALUES])
-        end = start + fields.size
+        end = start + numbers[_COMPRESSED_SIZE]
         return ColumnChunk(
             column=column,
             range=ByteRange(start, min(end + _LEFT_OUT, self.data_end) if self._leaves_out_headers else end),
-            codec=fields.codec,
+            codec=numbers[_CODEC],
             encodings=tuple(Reader(self.data, fields.encodings).integers()) if fields.encodings else (),
             num_values=numbers[_NUM_VALUES],
             total_uncompressed_size=numbers[_UNCOMPRESSED_SIZE],

@@ -227,13 +227,13 @@ Matching: TypeAlias = Callable[[Where, pa.Table], np.ndarray]
 """It returns the positions of the rows for which an expression is true."""
 
 
+@dataclass(frozen=True, slots=True)
 class Residual:
     """Applies the conditions of a query to rows."""
 
-    def __init__(self, query: ResolvedQuery, matching: Matching | None) -> None:
-        self.query = query
-        self._urls = frozenset(query.urls)
-        self._matching = matching
+    query: ResolvedQuery
+    matching: Matching | None
+    """None without an expression."""
 
     def keep(self, rows: pa.Table, *, decided: Sequence[str] = ()) -> tuple[pa.Table, np.ndarray]:
         """Return the matching rows, and their positions.
@@ -259,15 +259,16 @@ class Residual:
             filtered(pc.greater_equal(rows.column(table.time), moment(query.from_ms)))
         if table.time and query.to_ms is not None and new(table.time):
             filtered(pc.less(rows.column(table.time), moment(query.to_ms)))
-        if self._urls and new("url"):  # of the few rows that have a matching key
-            inside = (url in self._urls for url in rows.column("url").to_pylist())
+        if query.urls and new("url"):  # of the few rows that have a matching key
+            urls = {*query.urls}
+            inside = (url in urls for url in rows.column("url").to_pylist())
             filtered(flags(np.fromiter(inside, bool, rows.num_rows)))
         where = query.where
-        if where and self._matching and rows.num_rows:
+        if where and self.matching and rows.num_rows:
             # Keys that are read later match for certain.
             keys = [table.key] if table.key in rows.column_names else []
             if new(*keys, *where.columns):
-                matching = self._matching(where, rows)
+                matching = self.matching(where, rows)
                 rows, numbers = rows.take(positions(matching)), numbers[matching]
         return rows, numbers
 

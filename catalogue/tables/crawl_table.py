@@ -1,7 +1,7 @@
 """The row groups of a crawl, as a query finds and uses them."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -162,10 +162,17 @@ class CrawlTable:
         self, subset: str, intervals: KeyIntervals, may_match: Callable[[dict[str, Any]], bool] = bool
     ) -> list[FileMetadata]:
         """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path."""
+        parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
+        # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
+        signed = any(self._table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
         files: dict[str, list[_Row]] = {}
-        for row in self._matching(subset, intervals):
-            if row[0]["row_group"] is not None and may_match(row[0]):
-                files.setdefault(row[0]["path"], []).append(row)
+        for number in parts:
+            part = self._table.parts[number]
+            is_open = part.unbounded or (part.signed and signed)
+            if is_open or intervals.overlap(part.least.encode(), part.greatest.encode()):
+                for row in self._rows(number, self._places(number, intervals, signed=signed)):
+                    if row[0]["row_group"] is not None and may_match(row[0]):
+                        files.setdefault(row[0]["path"], []).append(row)
         return [self._file(files[path]) for path in sorted(files)]
 
     def _file(self, rows: Sequence[_Row]) -> FileMetadata:
@@ -185,16 +192,6 @@ class CrawlTable:
             ),
             least=of["file_min_key"],
         )
-
-    def _matching(self, subset: str, intervals: KeyIntervals) -> Iterator[_Row]:
-        parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
-        # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
-        signed = any(self._table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
-        for number in parts:
-            of = self._table.parts[number]
-            is_open = of.unbounded or (of.signed and signed)
-            if is_open or intervals.overlap(of.least.encode(), of.greatest.encode()):
-                yield from self._rows(number, self._places(number, intervals, signed=signed))
 
     def _places(self, part: int, intervals: KeyIntervals, *, signed: bool) -> list[int]:
         unbounded = self._table.parts[part].unbounded
