@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from catalogue.commoncrawl.crawls import CDX
 from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, QueryError
 from catalogue.formatting import plural, size
-from catalogue.plan.block_lists import BlockLists
-from catalogue.plan.cdx_index import CdxIndex
+from catalogue.plan.cdx_index import BlockLists, CdxIndex
 from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.plan import ReadPlan
