@@ -95,7 +95,7 @@ class Captures(ReprMixin):
         query = self.question.query
         return query.stops_early and not self._counts and len(self.question.crawls) > 1
 
-    def agreed(self, agree: Callable[[ReadPlan], None], meter: Callable[[], None] = lambda: None) -> "Captures":
+    def agreed(self, agree: Callable[[ReadPlan], None], meter: Callable[[], None] | None = None) -> "Captures":
         """Return the same captures, whose cost is checked before they are read.
 
         Args:
@@ -104,7 +104,7 @@ class Captures(ReprMixin):
             meter: is called after each row group or read of blocks, if a limit may end the read early; as ``agree``.
         """
         other = self._with(self.question)
-        other._plan, other._agree, other._meter = self._plan, agree, meter  # noqa: SLF001 - of this class
+        other._plan, other._agree, other._meter = self._plan, agree, meter or (lambda: None)  # noqa: SLF001 - of this class
         return other
 
     @property
