@@ -226,8 +226,7 @@ class ChunkContext:
         numbers, start = fields.numbers, fields.start
         bounds, null_count = None, None
         if fields.statistics:
-            statistics = _Statistics(Reader(self.data, fields.statistics))
-            bounds, null_count = self._conclusions(column, statistics, numbers[_NUM_VALUES])
+            bounds, null_count = self._conclusions(column, fields.statistics, numbers[_NUM_VALUES])
         end = start + numbers[_COMPRESSED_SIZE]
         return ColumnChunk(
             column=column,
@@ -263,12 +262,9 @@ class ChunkContext:
             return None
         return ByteRange(offset, offset + length)
 
-    def _conclusions(
-        self, column: Column, statistics: "_Statistics", num_values: int
-    ) -> tuple[Bounds | None, int | None]:
-        """Return bounds and number of nulls; None for both if they contradict each other."""
-        texts, nulls = statistics.texts, statistics.numbers[_NULL_COUNT]
-        null_count = None if nulls == _MISSING else nulls
+    def _conclusions(self, column: Column, offset: int, num_values: int) -> tuple[Bounds | None, int | None]:
+        """Return bounds and number of nulls by the statistics at an offset; None for both if they contradict."""
+        texts, null_count, cut = _read_statistics(Reader(self.data, offset))
         has_bounds = any(text is not None for text in texts)
         if not agree(null_count, num_values, optional=column.optional or not column.flat, has_bounds=has_bounds):
             return None, None
@@ -282,28 +278,32 @@ class ChunkContext:
                     return None, null_count
         if low is None or high is None:
             return None, null_count
-        bounds = Bounds(low, high, order, cut=statistics.cut)
+        bounds = Bounds(low, high, order, cut=cut)
         ascend = _ascend(column.physical_type, bounds)
         if ascend is None:
             return None, null_count
         return (bounds, null_count) if ascend else (None, None)
 
 
-class _Statistics:
-    """The fields of a ``Statistics`` struct that was skipped before, and so is valid."""
+def _read_statistics(reader: Reader) -> tuple[list[bytes | None], int | None, bool]:
+    """Decode a ``Statistics`` struct that was skipped before, and so is valid.
 
-    def __init__(self, reader: Reader) -> None:
-        self.numbers = [_MISSING] * (_NULL_COUNT + 1)
-        self.texts: list[bytes | None] = [None] * (_MIN_VALUE + 1)
-        self.cut = False
-        field = 0
-        while reader.next_other_field(field, self.numbers):
-            field, kind = reader.number, reader.kind
-            if kind == BINARY and 0 < field <= _MIN_VALUE:
-                self.texts[field] = reader.binary()
-            else:
-                self.cut |= field in _IS_EXACT and kind == BOOLEAN_FALSE
-                reader.skip(kind)
+    Returns:
+        Texts by field number, the number of nulls, and whether the writer stated that it shortened bounds.
+    """
+    numbers = [_MISSING] * (_NULL_COUNT + 1)
+    texts: list[bytes | None] = [None] * (_MIN_VALUE + 1)
+    cut = False
+    field = 0
+    while reader.next_other_field(field, numbers):
+        field, kind = reader.number, reader.kind
+        if kind == BINARY and 0 < field <= _MIN_VALUE:
+            texts[field] = reader.binary()
+        else:
+            cut |= field in _IS_EXACT and kind == BOOLEAN_FALSE
+            reader.skip(kind)
+    nulls = numbers[_NULL_COUNT]
+    return texts, None if nulls == _MISSING else nulls, cut
 
 
 class LazyChunks(Mapping[str, ColumnChunk]):
