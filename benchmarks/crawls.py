@@ -23,7 +23,7 @@ from catalogue.commoncrawl.crawls import PATH_COLUMNS
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo.pages import Row, Segment, captures, made_up_urls
-from catalogue.parquet.footer import TRAILER
+from catalogue.parquet.model import TRAILER
 
 CRAWL = "CC-MAIN-2022-05"
 ROW_GROUPS, COLUMNS = 11, 30

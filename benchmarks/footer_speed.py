@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 from benchmarks.crawls import COLUMNS, CRAWL, ROW_GROUPS, make_template
 from benchmarks.processes import wait_for_quiet
 from benchmarks.report import say, table
-from catalogue.parquet.footer import MAGIC, decode_footer, examine_footer, with_trailer
+from catalogue.parquet.footer import decode_footer, examine_footer
+from catalogue.parquet.model import MAGIC, with_trailer
 
 _FOOTERS, _RUNS = 200, 5
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from catalogue.key_map.key_map import KeySpace
     from catalogue.key_map.svg import Picture
-    from catalogue.read.streams import ReadEvents
     from catalogue.read.workers import Workers
 
 _ROWS = 1 << 12
@@ -96,7 +95,7 @@ class Captures(ReprMixin):
         query = self.question.query
         return query.stops_early and not self._counts and len(self.question.crawls) > 1
 
-    def agreed(self, agree: Callable[[ReadPlan], None], meter: Callable[[], None] = lambda: None) -> "Captures":
+    def agreed(self, agree: Callable[[ReadPlan], None], meter: Callable[[], None] | None = None) -> "Captures":
         """Return the same captures, whose cost is checked before they are read.
 
         Args:
@@ -105,7 +104,7 @@ class Captures(ReprMixin):
             meter: is called after each row group or read of blocks, if a limit may end the read early; as ``agree``.
         """
         other = self._with(self.question)
-        other._plan, other._agree, other._meter = self._plan, agree, meter  # noqa: SLF001 - of this class
+        other._plan, other._agree, other._meter = self._plan, agree, meter or (lambda: None)  # noqa: SLF001 - of this class
         return other
 
     @property
@@ -251,7 +250,7 @@ class Captures(ReprMixin):
             self._cut = self._cut or part._cut  # noqa: SLF001 - of this class
             plans += part.plan.crawls
             read, step = read + step, 2 * step
-        self._plan = question.joined(question.query, plans)
+        self._plan = ReadPlan.of(question.query, question.cost, plans, question.unlisted)
 
     def _read(self, report: Callable[[Progress], None], *, warn: bool) -> Generator[pa.RecordBatch, None, None]:
         self._agree(self.plan)
@@ -272,7 +271,7 @@ class Captures(ReprMixin):
         def done() -> None:
             at.done += 1
             report(at)
-            if plan.stops_early:
+            if plan.query.stops_early:
                 self._meter()
 
         def cut() -> None:
@@ -281,16 +280,17 @@ class Captures(ReprMixin):
         events = ReadEvents(self._session.notify, self._uncount, done, cut, self.question.note_version)
         workers = self._workers
         try:
-            with closing(workers.read(plan, events) if workers else self._read_here(plan, events)) as batches:
+            if workers:
+                batches = workers.read(plan, events)
+            else:
+                from catalogue.read.reader import read
+
+                batches = read(plan, self.question.source(), self._session.request_threads, events)
+            with closing(batches):
                 yield from batches
         finally:
-            self.question.finish()
-
-    def _read_here(self, plan: ReadPlan, events: "ReadEvents") -> Generator[pa.RecordBatch, None, None]:
-        from catalogue.read.reader import read
-
-        with closing(read(plan, self.question.source(), self._session.request_threads, events)) as batches:
-            yield from batches
+            if plan.blocks:
+                self.question.lists().save_versions()
 
     def _warn(self) -> None:
         for problem in self.plan.missing:

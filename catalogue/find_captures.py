@@ -50,8 +50,8 @@ def run_query(
         UncoveredColumns: if the CDX index must answer, and does not have a column.
     """
     indexes_of = crawl_indexes(session, query, selection, index)
-    reading, lists, cost = (lambda: session.reading), session.block_lists, session.cost()
-    question = Question(query, selection.crawls, indexes_of, reading, lists, cost, selection.missing)
+    sources = (lambda: session.reading), (lambda: session.block_lists)
+    question = Question(query, selection.crawls, indexes_of, *sources, session.cost(), selection.missing)
     return Captures(session, question, workers=session.workers, distinct=distinct)
 
 
@@ -60,24 +60,21 @@ def crawl_indexes(
 ) -> Callable[[str], CrawlIndexes]:
     """Return a function for the indexes that can answer a query for a crawl."""
     index = index if session.dataset == COMMON_CRAWL else COLUMNAR
-    uncovered = uncovered_columns(query)
+    uncovered = uncovered_columns(query) if index != COLUMNAR else []
     if index == CDX and uncovered:
         raise UncoveredColumns(f"the CDX index has no column {join_first(uncovered)}; use index='columnar'")
     shown = session.metadata() if index != CDX and session.store_path.exists() else None
     subsets = selection.subsets
     stored = [crawl for crawl in selection.crawls if shown and shown.answers(crawl, subsets)]
-    if index == COLUMNAR:
-        missing = [crawl for crawl in selection.crawls if crawl not in stored]
-    elif uncovered:  # footers answer only where all of them are stored
-        complete = {crawl for crawl in stored if shown and not shown.missing(crawl, subsets)}
-        missing = [crawl for crawl in selection.crawls if crawl not in complete]
-    else:
-        missing = []
-    if missing:
+    answered = stored
+    if uncovered:  # footers answer only where all of them are stored
+        answered = [crawl for crawl in stored if shown and not shown.missing(crawl, subsets)]
+    missing = [crawl for crawl in selection.crawls if crawl not in answered]
+    if missing and (uncovered or index == COLUMNAR):
         error = not_stored(session, missing, len(selection.crawls), subsets)
         raise error.because(f"the CDX index has no column {join_first(uncovered)}") if index == AUTO else error
     page_indexes = session.page_indexes if shown else None
-    reading, lists, cost = (lambda: session.reading), session.block_lists, session.cost()
+    reading, cost = (lambda: session.reading), session.cost()
 
     @cache
     def indexes_of(crawl: str) -> CrawlIndexes:
@@ -93,7 +90,7 @@ def crawl_indexes(
             )
             columnar = ColumnarIndex(scope, page_indexes, reading, cost)
         if index != COLUMNAR and not uncovered:
-            cdx = CdxIndex(crawl, subsets, lists, reading, cost)
+            cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost)
         return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
 
     return indexes_of

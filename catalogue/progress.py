@@ -144,12 +144,11 @@ def _html(progress: Progress, unit: str) -> dict[str, str]:
 
 def bars(enabled: bool | None, *, clock: Callable[[], float] = time.monotonic) -> Bars:  # noqa: FBT001 - as open has it
     """Return a function that opens bars, which appear after half a second; for None on terminals and in notebooks."""
+    if not (is_notebook() or is_terminal() if enabled is None else enabled):
+        return no_bar
 
     @contextmanager
     def bar(unit: str) -> Iterator[Report]:
-        if not ((is_notebook() or is_terminal()) if enabled is None else enabled):
-            yield lambda _: None
-            return
         started, show, ended, changing = clock(), None, False, RLock()
         with ExitStack() as stack:
 

@@ -130,7 +130,7 @@ class Sample(ReprMixin):
             self._question.crawls,
             indexes_of,
             lambda: session.rereading,
-            session.block_lists,
+            lambda: session.block_lists,
             session.cost(),
         )
         return Captures(session, question)

@@ -231,8 +231,11 @@ def select_listed(session: Session, words: CrawlWords) -> list[str]:
 
 def _select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tuple[str, ...]]:
     """Return sentences about crawls that may be missing in the list, too."""
+    given = several(words)
+    if session.store_path.exists() and {*given}.issubset(session.metadata().crawls):  # these names are valid
+        return newest_first(given), ()
     listed, missing = _stored_list(session), tuple[str, ...]()
-    parsed = parse_crawl_words(several(words), listed)
+    parsed = parse_crawl_words(given, listed)
     if STORED in parsed:
         parsed = with_stored(session, parsed)
     names = [*plain_names(parsed)]

@@ -16,7 +16,7 @@ import click
 import catalogue
 from catalogue import errors
 from catalogue.cli.app import entry
-from catalogue.server import application
+from catalogue.server.application import application
 from catalogue.settings import Settings
 from catalogue.source.open import _ENVIRONMENT
 

@@ -23,7 +23,7 @@ from catalogue import errors
 from catalogue.cli.app import entry
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.metadata_db.connection import queries_folder, statement
-from catalogue.server import application
+from catalogue.server.application import application
 from catalogue.settings import Limits, Settings
 
 _PAGES = Path(__file__).parent / "reference"

@@ -14,7 +14,6 @@ from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, S
 from catalogue.formatting import several
 from catalogue.metadata_db import differences
 from catalogue.metadata_db.refresh import refresh
-from catalogue.plan.block_lists import open_list
 from catalogue.progress import Progress
 from catalogue.selection import select_stored
 from catalogue.session import Session
@@ -28,6 +27,7 @@ from catalogue.store.stored_lists import (
     forget_list,
     load_dataset,
     manifests,
+    open_list,
 )
 from catalogue.tables.tables_state import TABLES_FOLDER, state_path
 from catalogue.tables.update_tables import damaged_tables, update_tables

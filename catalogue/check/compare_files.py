@@ -7,7 +7,8 @@ from secrets import choice
 from catalogue.check.findings import Finding
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import FileChanged, Forbidden, FormatError, NotFound
-from catalogue.parquet.footer import decode_footer, with_trailer
+from catalogue.parquet.footer import decode_footer
+from catalogue.parquet.model import with_trailer
 from catalogue.parquet.page_index import Indexes, cut_indexes
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource
@@ -48,7 +49,7 @@ class FileComparison:
         self, path: str, stored: StoredFile, indexes: Mapping[int, Indexes], host: PoliteSource, again: str
     ) -> list[Finding]:
         try:
-            has_footer, different = compare_file(path, stored, indexes, host, self.dataset.key, stored.pin)
+            has_footer, different = compare_file(path, stored, indexes, host, self.dataset.key, stored.version)
         except FileChanged as error:
             what = f"it has changed at the source since it was harvested: {error}"
         except NotFound:

@@ -31,16 +31,8 @@ from catalogue.errors import (
     Unreachable,
 )
 from catalogue.formatting import ReprMixin, duration, plural, size
-from catalogue.parquet.footer import (
-    SIGNED,
-    TRAILER,
-    USUAL_TAIL,
-    decode_footer,
-    footer_length,
-    has_page_index,
-    key_bounds,
-)
-from catalogue.parquet.model import Footer, RowGroup
+from catalogue.parquet.footer import USUAL_TAIL, decode_footer, footer_length, has_page_index, key_bounds
+from catalogue.parquet.model import SIGNED, TRAILER, Footer, RowGroup
 from catalogue.parquet.page_headers import page_header
 from catalogue.plan.requests import plan_requests
 from catalogue.query.resolved_query import CDX_COLUMNS

@@ -169,14 +169,6 @@ _OPTIONS = [
 ]
 
 
-class OneOf(click.Choice[str]):
-    """A choice that suggests the closest valid value."""
-
-    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
-        similar = closest_name(str(value), self.choices)
-        return super().get_invalid_choice_message(value, ctx) + (f" Did you mean {similar!r}?" if similar else "")
-
-
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the common options to a command, which gets them as one ``Common``; later options override earlier ones."""
 

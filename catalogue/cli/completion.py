@@ -3,7 +3,8 @@
 import click
 from click.shell_completion import get_completion_class
 
-from catalogue.cli.app import Common, OneOf, command, entry
+from catalogue.cli.app import Common, command, entry
+from catalogue.cli.options import OneOf
 
 _SHELLS = ["bash", "zsh", "fish"]
 

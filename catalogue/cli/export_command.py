@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from catalogue.cli.app import Common, Group, OneOf, command, common
-from catalogue.cli.options import crawl_option, crawls_option, json_option
+from catalogue.cli.app import Common, Group, command, common
+from catalogue.cli.options import OneOf, crawl_option, crawls_option, json_option
 from catalogue.cli.process import resumable
 from catalogue.cli.tables import as_json
 from catalogue.formatting import plural

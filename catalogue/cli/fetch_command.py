@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Common, OneOf, command
+from catalogue.cli.app import Common, command
 from catalogue.cli.messages import report_incomplete
 from catalogue.cli.options import (
     RECORD_FORMATS,
     Budget,
+    OneOf,
     budget_options,
     combine,
     harvest_option,

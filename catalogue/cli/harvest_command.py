@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Common, OneOf, command
+from catalogue.cli.app import Common, command
 from catalogue.cli.completed_values import complete_listed_crawls, complete_subsets
 from catalogue.cli.messages import is_new_tip
 from catalogue.cli.options import (
     Budget,
+    OneOf,
     confirm,
     confirmed,
     crawl_option,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from catalogue.cli.app import Common, OneOf, command
+from catalogue.cli.app import Common, command
 from catalogue.cli.messages import report_incomplete, warn
-from catalogue.cli.options import Budget, budget_options, json_option, query_options, scheduler_option
+from catalogue.cli.options import Budget, OneOf, budget_options, json_option, query_options, scheduler_option
 from catalogue.cli.process import resumable
 from catalogue.cli.select_captures import describe_crawls, describe_subsets
 from catalogue.cli.tables import as_json, table

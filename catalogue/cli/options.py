@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf
 from catalogue.cli.completed_values import complete_columns, complete_stored_crawls, complete_subsets
 from catalogue.cli.messages import options_of_command, wrapped
 from catalogue.errors import QueryError, TooExpensive
-from catalogue.formatting import Priced, format_cost, plural, size
+from catalogue.formatting import Priced, closest_name, format_cost, plural, size
 from catalogue.progress import is_terminal
 from catalogue.query.parameters import Interface, Parameter, parameters_of
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures
     from catalogue.check.receipt import ReceiptRecorder
+    from catalogue.cli.app import Common
     from catalogue.plan.plan import ReadPlan
 
 CAPTURE_FORMATS = ["table", "jsonl", "json", "csv", "tsv", "cdxj", "url", "parquet", "arrow", "arrows"]
@@ -33,6 +33,14 @@ _BINARY = {"parquet", "arrow", "arrows"}
 SUFFIXES = {format_: suffix.removeprefix(".") for suffix, format_ in reversed(_BY_SUFFIX.items())}
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class OneOf(click.Choice[str]):
+    """A choice that suggests the closest valid value."""
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        similar = closest_name(str(value), self.choices)
+        return super().get_invalid_choice_message(value, ctx) + (f" Did you mean {similar!r}?" if similar else "")
 
 
 def combine(*each: Decorator) -> Decorator:
@@ -170,7 +178,7 @@ class Budget:
         if not self.covers(cost.requests, cost.bytes):
             confirm(f"this takes {format_cost(cost)}")
 
-    def approve(self, captures: "Captures", options: Common) -> "Captures":
+    def approve(self, captures: "Captures", options: "Common") -> "Captures":
         """Check the cost of captures before they are read; see ``confirm``."""
         before, allowed = captures.spent, self
 
@@ -194,7 +202,7 @@ class Budget:
 
         return captures.agreed(agree, meter)
 
-    def show(self, plan: "ReadPlan", options: Common) -> None:
+    def show(self, plan: "ReadPlan", options: "Common") -> None:
         if self.yes and is_terminal():
             options.say(f"{plural(plan.row_groups, 'row group')}: {format_cost(plan)}")
 

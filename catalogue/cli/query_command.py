@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf, command
+from catalogue.cli.app import Common, command
 from catalogue.cli.messages import report_incomplete
 from catalogue.cli.options import (
     CAPTURE_FORMATS,
     FILE,
     Budget,
+    OneOf,
     budget_options,
     confirm,
     format_for,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Common, OneOf, command
+from catalogue.cli.app import Common, command
 from catalogue.cli.completed_values import complete_columns
 from catalogue.cli.fetch_command import RecordOutput, record_columns, record_options
 from catalogue.cli.messages import report_incomplete, warn
@@ -16,6 +16,7 @@ from catalogue.cli.options import (
     CAPTURE_FORMATS,
     RECORD_FORMATS,
     Budget,
+    OneOf,
     budget_options,
     confirm,
     format_for,

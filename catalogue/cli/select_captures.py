@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalogue.cli.app import Common
 from catalogue.cli.messages import is_new_tip, options_of_command
 from catalogue.cli.options import Budget, can_ask, confirmed
 from catalogue.cli.process import resumable
@@ -17,6 +16,7 @@ from catalogue.query.parameters import typed
 if TYPE_CHECKING:
     from catalogue.captures import Captures
     from catalogue.catalogue import Catalogue
+    from catalogue.cli.app import Common
     from catalogue.selection import Selection
 
 _NOUNS = {
@@ -45,7 +45,7 @@ def read_patterns(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def select_captures(
-    catalogue: "Catalogue", options: Common, parameters: dict[str, Any], budget: Budget | None = None
+    catalogue: "Catalogue", options: "Common", parameters: dict[str, Any], budget: Budget | None = None
 ) -> "Captures":
     """Return the captures that the options select, without reading them. On a terminal, print tips, once a session.
 
@@ -147,7 +147,12 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
 
 
 def report_rows(
-    options: Common, catalogue: "Catalogue", parameters: dict[str, Any], rows: int, path: Path | None, found: "Captures"
+    options: "Common",
+    catalogue: "Catalogue",
+    parameters: dict[str, Any],
+    rows: int,
+    path: Path | None,
+    found: "Captures",
 ) -> None:
     written = f"; written to {path}" if path else ""
     more = {True: "; there are more, beyond --limit", None: "; there may be more, beyond --limit", False: ""}
@@ -161,7 +166,7 @@ def report_rows(
             options.say(tip)
 
 
-def _summary(options: Common, catalogue: "Catalogue", parameters: dict[str, Any], rows: int) -> str:
+def _summary(options: "Common", catalogue: "Catalogue", parameters: dict[str, Any], rows: int) -> str:
     if options.table is not None:
         return plural(rows, "row")
     selection = selection_of(catalogue, parameters)
@@ -188,7 +193,7 @@ def selection_of(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Selecti
     return select(catalogue.session, Query.of(**typed({name: parameters[name] for name in names})))
 
 
-def _tips(options: Common, parameters: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _tips(options: "Common", parameters: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if options.table is not None or parameters["match"]:
         return
     pattern, *more = parameters["patterns"]

@@ -140,7 +140,9 @@ def serve(
     cdxt --cc-mirror http://127.0.0.1:8000/ --crawl CC-MAIN-2022-05 iter 'example.com/*'
     """
     with _needing("serve", "serving"):
-        from catalogue.server import AccessLog, ServerOptions, Service, run
+        from catalogue.server.monitoring import AccessLog
+        from catalogue.server.processes import ServerOptions, run
+        from catalogue.server.service import Service
     _check_dataset(options)
     settings = options.settings()
 

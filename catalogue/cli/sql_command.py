@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from catalogue.cli.app import Common, OneOf, command
+from catalogue.cli.app import Common, command
 from catalogue.cli.completed_values import complete_stored_crawls
+from catalogue.cli.options import OneOf
 from catalogue.cli.tables import as_json, cell, table
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.formatting import closest_name, to_json

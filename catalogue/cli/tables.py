@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.app import Common
 from catalogue.cli.messages import options_of_command, show
 from catalogue.commoncrawl.crawls import INDEX_NAMES
 from catalogue.formatting import join_first, plural, printable, size, to_json
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from catalogue.captures import Captures
+    from catalogue.cli.app import Common
     from catalogue.plan.crawl_plan import CrawlPlan
     from catalogue.plan.plan import ReadPlan
 
@@ -184,7 +184,9 @@ def as_json(value: object) -> None:
     click.echo(json.dumps(to_json(value), ensure_ascii=False))
 
 
-def batches_of(captures: "Captures", options: Common, *, printed: bool, most: int | None) -> "Iterator[pa.RecordBatch]":
+def batches_of(
+    captures: "Captures", options: "Common", *, printed: bool, most: int | None
+) -> "Iterator[pa.RecordBatch]":
     """Read captures with a progress bar on a terminal, except while rows are ``printed`` there, up to ``most``."""
     unit = "row groups" if captures.plan.is_columnar else "blocks"
     batches = captures.batches(report=lambda progress: bar(progress))  # noqa: PLW0108 - of the present bar

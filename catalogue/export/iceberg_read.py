@@ -15,7 +15,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 
 from catalogue.commoncrawl.crawls import PATH_COLUMNS
 from catalogue.errors import StoreLocked
-from catalogue.parquet.footer import with_trailer
+from catalogue.parquet.model import with_trailer
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Source
 from catalogue.store.database import Store
@@ -86,7 +86,7 @@ class FooterIO(PyArrowFileIO):
         stored = self._find(path, state) if path != location else None
         if stored is None:
             return super().new_input(location)
-        pin = stored.pin
+        pin = stored.version
         return _Input(location, lambda requested: self._source.get(path, requested, pin=pin).body, stored)
 
     def _find(self, path: str, state: str) -> StoredFile | None:

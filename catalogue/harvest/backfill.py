@@ -26,7 +26,7 @@ from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.workers import Task, read_bounds, run_bounds
 from catalogue.selection import select_stored
 from catalogue.session import Session
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 
 
 def prepare_backfill(session: Session, crawls: CrawlWords = "all", *, files: str | Iterable[str] = ()) -> "Backfill":
@@ -194,7 +194,6 @@ class _Filling:
             self._note(gaps, result)
             return
         indexes = {ordinal: Indexes(bounds=bounds) for ordinal, bounds in result.items()}
-        assert gaps.stored  # noqa: S101 - it is made from a table
         self._backfill.session.store.add_indexes(gaps.path, indexes, gaps.stored)
         self._note(gaps, None)
 

@@ -32,7 +32,6 @@ from catalogue.errors import (
     UnknownCrawl,
 )
 from catalogue.harvest.harvest import Harvested
-from catalogue.plan.block_lists import open_list
 from catalogue.progress import Progress
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import MAX_DOCUMENT, Response
@@ -40,7 +39,7 @@ from catalogue.source.parallel import map_in_order
 from catalogue.source.retry import PoliteSource, get_tail
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.store.stored_lists import LISTS, blocks_folder, list_file, listed_crawls, stored_response
+from catalogue.store.stored_lists import LISTS, blocks_folder, list_file, listed_crawls, open_list, stored_response
 
 _END = 16 << 10
 _AT_ONCE = 4
@@ -92,7 +91,7 @@ def _fetch_list(
         return False
     try:
         end = get_tail(source, list_path(crawl), _END)
-        if stored and stored.pin == end.version._replace(origin=end.origin or source.url):
+        if stored and stored.version == end.version._replace(origin=end.origin or source.url):
             return False
         shards = count_shards(crawl, source.get(shards_path(crawl)).body)
     except NotFound as error:

@@ -36,7 +36,8 @@ from catalogue.formatting import ReprMixin, join_first, plural, several
 from catalogue.harvest.harvest_blocks import put_list, usable_list, write_list
 from catalogue.harvest.snapshot import BLOCKS, MANIFEST, PIECE, SnapshotFile, unpack_manifest
 from catalogue.harvest.tails import undamaged
-from catalogue.parquet.footer import MAGIC, examine_footer, with_trailer
+from catalogue.parquet.footer import examine_footer
+from catalogue.parquet.model import MAGIC, with_trailer
 from catalogue.parquet.page_index import Indexes
 from catalogue.parquet.thrift import typed
 from catalogue.progress import Progress

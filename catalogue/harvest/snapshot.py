@@ -29,12 +29,11 @@ from catalogue.errors import BadSnapshot, QueryError, StoreDamaged
 from catalogue.output.open_output import open_folder
 from catalogue.output.targets import Target
 from catalogue.parquet.thrift import typed
-from catalogue.plan.block_lists import open_list
 from catalogue.settings import package_version
 from catalogue.store.database import Store, encode_indexes
 from catalogue.store.schema import index_key, row_group_of
 from catalogue.store.stored_file import encode
-from catalogue.store.stored_lists import LISTS
+from catalogue.store.stored_lists import LISTS, open_list
 
 MANIFEST = "snapshot.json"
 FORMAT, VERSION = "catalogue snapshot", 4

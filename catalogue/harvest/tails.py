@@ -9,8 +9,8 @@ from threading import Lock
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, FormatError, StoreDamaged
-from catalogue.parquet.footer import TRAILER, USUAL_TAIL, decode_footer, examine_footer, footer_length
-from catalogue.parquet.model import Footer, RowGroup
+from catalogue.parquet.footer import USUAL_TAIL, decode_footer, examine_footer, footer_length
+from catalogue.parquet.model import TRAILER, Footer, RowGroup
 from catalogue.parquet.page_index import Indexes, cut_indexes
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource, get_tail
@@ -108,7 +108,7 @@ class FooterFetcher:
         if known := self.known.get(file.path):
             footer = decode_footer(known.data, known.size)
             ranges = index_ranges(footer.row_groups, self.table.key)
-            return FetchedFile.of_footer(known, self._indexes(file, footer, ranges, known.pin, b""), is_new=False)
+            return FetchedFile.of_footer(known, self._indexes(file, footer, ranges, known.version, b""), is_new=False)
         tail = get_tail(self.source, file.path, self.tails.length(file.subset))
         version = tail.version
         try:

@@ -18,8 +18,9 @@ from catalogue.join.keys import NUMBER, ROW, JoinKeys, Lookups
 from catalogue.join.kinds import Kind, distinct, newest_of, pairs
 from catalogue.join.parse_keys import is_key
 from catalogue.parquet.arrow_arrays import booleans, flags, numbers, positions
-from catalogue.parquet.footer import MAGIC, TRAILER, footer_length, with_trailer
+from catalogue.parquet.footer import footer_length
 from catalogue.parquet.merge_footers import merge_footers
+from catalogue.parquet.model import MAGIC, TRAILER, with_trailer
 from catalogue.surt import same_url
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -60,7 +59,7 @@ class JoinScope:
         columns = (*columns, "url") if kind.exact else columns
         self.query = replace(resolved, columns=tuple(dict.fromkeys([session.dataset.key, *columns])))
         """The query, without intervals of keys."""
-        self._indexes_of = cache(crawl_indexes(session, self.query, self.selection, query.index))
+        self._indexes_of = crawl_indexes(session, self.query, self.selection, query.index)
 
     @property
     def _shown(self) -> "StoredCrawls | None":

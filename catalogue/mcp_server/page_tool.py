@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from catalogue.errors import BadDocument, BadRecord, NotArchived, TooExpensive
 from catalogue.formatting import to_json
-from catalogue.mcp_server.calls import Call
 from catalogue.mcp_server.tool_models import PageAnswer, PageArguments
 from catalogue.mcp_server.untrusted import marked, visible
 from catalogue.records.record import missing_body
 
 if TYPE_CHECKING:
     from catalogue.get_page import GetEstimate
+    from catalogue.mcp_server.calls import Call
     from catalogue.records.page import Page
 
 _MAX_TEXTS = 8
@@ -25,7 +25,7 @@ class _Text:
     content: str
 
 
-def get_page(arguments: PageArguments, call: Call) -> PageAnswer:
+def get_page(arguments: PageArguments, call: "Call") -> PageAnswer:
     key = tuple(sorted(arguments.model_dump(exclude={"offset", "max_chars", "max_requests"}, mode="json").items()))
     text = call.texts.get(str(key)) if arguments.offset else None
     if not isinstance(text, _Text):
@@ -40,7 +40,7 @@ def get_page(arguments: PageArguments, call: Call) -> PageAnswer:
     return _part(text, arguments, call)
 
 
-def _search(arguments: PageArguments, call: Call) -> "Page | PageAnswer":
+def _search(arguments: PageArguments, call: "Call") -> "Page | PageAnswer":
     empty: list[str] = []
 
     def approve(estimate: "GetEstimate") -> None:
@@ -122,7 +122,7 @@ def _content(page: "Page", arguments: PageArguments) -> str:
             return f"{page.record.status_line}\n{fields}"
 
 
-def _part(text: _Text, arguments: PageArguments, call: Call) -> PageAnswer:
+def _part(text: _Text, arguments: PageArguments, call: "Call") -> PageAnswer:
     start, end = arguments.offset, arguments.offset + arguments.max_chars
     content, nonce = marked(text.content[start:end])
     return text.facts.model_copy(

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from catalogue.mcp_server.calls import Call
 from catalogue.mcp_server.captures_tools import crawls, plan, query, sample, sql_metadata
 from catalogue.mcp_server.page_tool import get_page
 from catalogue.mcp_server.tool_models import Answer
 from catalogue.query.models import Arguments
+
+if TYPE_CHECKING:
+    from catalogue.mcp_server.calls import Call
 
 INSTRUCTIONS = (
     "Find and read archived web pages in Common Crawl, from its indexes, by small requests to a public host. All calls "
@@ -27,7 +29,7 @@ class Tool:
     name: str
     title: str
     description: str
-    run: Callable[[Any, Call], Answer]
+    run: "Callable[[Any, Call], Answer]"
     asks_source: bool = True
 
     @property

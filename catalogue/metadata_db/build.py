@@ -22,7 +22,7 @@ from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_lists import LISTS, crawls_with_blocks, list_file
 from catalogue.surt import MACROS, Keys, text_from
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 from catalogue.tables.make_table import greatest_text
 from catalogue.tables.table_schema import decode_columns
 from catalogue.tables.tables_state import TABLES_FOLDER
@@ -212,7 +212,7 @@ def _naive(time: datetime | None) -> str | None:
 
 def _page_rows(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str, Any]]:
     """Yield lists by column: DuckDB takes several times as long for a dictionary for each page."""
-    stored = store.indexes(file.path, file.ordinals, file.stored) if file.stored else {}
+    stored = store.indexes(file.path, file.ordinals, file.stored)
     for group in file.footer.row_groups:
         indexes = stored.get(group.ordinal, Indexes())
         if (located := indexes.offset_indexes.get(key)) and (chunk := group.chunks.get(key)):

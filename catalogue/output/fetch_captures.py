@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
 from catalogue.errors import BadRecord, IncompleteAnswer, NotFound, QueryError
@@ -193,12 +193,8 @@ def _rows_of(batches: "Iterable[pa.RecordBatch]") -> Iterator[object]:
 
 
 def _answer(captures: object) -> "Captures | Sample | None":
-    if not hasattr(type(captures), "batches"):
-        return None
-    from catalogue.captures import Captures
-    from catalogue.sample import Sample
-
-    return captures if isinstance(captures, Captures | Sample) else None
+    """Return captures or a sample, which have a plan; None for tables and rows."""
+    return cast("Captures | Sample", captures) if hasattr(type(captures), "plan") else None
 
 
 def _warn(reason: str) -> None:

@@ -138,7 +138,7 @@ def least_and_greatest(keys: pa.BinaryArray) -> tuple[bytes, bytes] | None:
     if len(keys) < _FEW:
         known = [key for key in keys.to_pylist() if key is not None]
         return (min(known), max(known)) if known else None
-    if len(keys) > _MANY and _ascends(keys[:_FEW]) and _ascends(keys):  # a sixth of the time
+    if len(keys) > _MANY and ascends(keys[:_FEW]) and ascends(keys):  # a sixth of the time
         return keys[0].as_py(), keys[-1].as_py()
     least, greatest = pc.min_max(keys).values()
     return (least.as_py(), greatest.as_py()) if least.is_valid else None
@@ -147,13 +147,13 @@ def least_and_greatest(keys: pa.BinaryArray) -> tuple[bytes, bytes] | None:
 _FEW, _MANY = 64, 1024
 
 
-def _ascends(keys: pa.BinaryArray) -> bool:
+def ascends(keys: pa.BinaryArray) -> bool:
     return not keys.null_count and bool(pc.all(pc.less_equal(keys[:-1], keys[1:]), min_count=0).as_py())
 
 
 def ascending(keys: pa.BinaryArray) -> tuple[pa.BinaryArray, np.ndarray | None]:
     """Return keys in ascending order, without nulls, and their places; None for the same order."""
-    if _ascends(keys[:_FEW]) and _ascends(keys):
+    if ascends(keys[:_FEW]) and ascends(keys):
         return keys, None
     order = pc.sort_indices(keys)[: len(keys) - keys.null_count]
     return keys.take(order), integers(order).astype(np.int64)

@@ -13,10 +13,12 @@ from catalogue.parquet.model import (
     DATA_PAGES,
     DICTIONARY_ENCODINGS,
     PHYSICAL_TYPES,
+    TRAILER,
     Bounds,
     Column,
     ColumnChunk,
     Order,
+    agree,
     number,
 )
 from catalogue.parquet.thrift import BINARY, BOOLEAN_FALSE, I32, LIST, STRUCT, Reader, ThriftError
@@ -33,6 +35,9 @@ _FIRST_BYTE: Final = 4
 _MISSING: Final = -(1 << 40)
 """A number that was not written."""
 _NUMBERS: Final = 14
+
+_COLUMNS: Final = 1
+"""The field of ``RowGroup`` with its column chunks."""
 
 # Fields of ColumnChunk
 _FILE_PATH: Final = 1
@@ -221,13 +226,12 @@ class ChunkContext:
         numbers, start = fields.numbers, fields.start
         bounds, null_count = None, None
         if fields.statistics:
-            statistics = _Statistics(Reader(self.data, fields.statistics))
-            bounds, null_count = self._conclusions(column, statistics, numbers[_NUM_VALUES])
-        end = start + fields.size
+            bounds, null_count = self._conclusions(column, fields.statistics, numbers[_NUM_VALUES])
+        end = start + numbers[_COMPRESSED_SIZE]
         return ColumnChunk(
             column=column,
             range=ByteRange(start, min(end + _LEFT_OUT, self.data_end) if self._leaves_out_headers else end),
-            codec=fields.codec,
+            codec=numbers[_CODEC],
             encodings=tuple(Reader(self.data, fields.encodings).integers()) if fields.encodings else (),
             num_values=numbers[_NUM_VALUES],
             total_uncompressed_size=numbers[_UNCOMPRESSED_SIZE],
@@ -258,11 +262,9 @@ class ChunkContext:
             return None
         return ByteRange(offset, offset + length)
 
-    def _conclusions(
-        self, column: Column, statistics: "_Statistics", num_values: int
-    ) -> tuple[Bounds | None, int | None]:
-        """Return bounds and number of nulls; None for both if they contradict each other."""
-        texts, null_count = statistics.texts, statistics.null_count
+    def _conclusions(self, column: Column, offset: int, num_values: int) -> tuple[Bounds | None, int | None]:
+        """Return bounds and number of nulls by the statistics at an offset; None for both if they contradict."""
+        texts, null_count, cut = _read_statistics(Reader(self.data, offset))
         has_bounds = any(text is not None for text in texts)
         if not agree(null_count, num_values, optional=column.optional or not column.flat, has_bounds=has_bounds):
             return None, None
@@ -276,44 +278,32 @@ class ChunkContext:
                     return None, null_count
         if low is None or high is None:
             return None, null_count
-        bounds = Bounds(low, high, order, cut=statistics.cut)
-        if not _comparable(column.physical_type, bounds):
+        bounds = Bounds(low, high, order, cut=cut)
+        ascend = _ascend(column.physical_type, bounds)
+        if ascend is None:
             return None, null_count
-        return (bounds, null_count) if _ascend(column.physical_type, bounds) else (None, None)
+        return (bounds, null_count) if ascend else (None, None)
 
 
-def agree(null_count: int | None, num_values: int, *, optional: bool, has_bounds: bool) -> bool:
-    """Return whether the statistics of a column chunk or page can be true together.
+def _read_statistics(reader: Reader) -> tuple[list[bytes | None], int | None, bool]:
+    """Decode a ``Statistics`` struct that was skipped before, and so is valid.
 
-    Writers have counted nulls once for each page, or more than there are values. Nothing follows from such statistics.
+    Returns:
+        Texts by field number, the number of nulls, and whether the writer stated that it shortened bounds.
     """
-    if null_count is None:
-        return True
-    if not 0 <= null_count <= num_values or (null_count and not optional):
-        return False
-    return not (has_bounds and null_count == num_values)
-
-
-class _Statistics:
-    """The fields of a ``Statistics`` struct that was skipped before, and so is valid."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._numbers = [_MISSING] * (_NULL_COUNT + 1)
-        self.texts: list[bytes | None] = [None] * (_MIN_VALUE + 1)
-        self.cut = False
-        field = 0
-        while reader.next_other_field(field, self._numbers):
-            field, kind = reader.number, reader.kind
-            if kind == BINARY and 0 < field <= _MIN_VALUE:
-                self.texts[field] = reader.binary()
-            else:
-                self.cut |= field in _IS_EXACT and kind == BOOLEAN_FALSE
-                reader.skip(kind)
-
-    @property
-    def null_count(self) -> int | None:
-        count = self._numbers[_NULL_COUNT]
-        return None if count == _MISSING else count
+    numbers = [_MISSING] * (_NULL_COUNT + 1)
+    texts: list[bytes | None] = [None] * (_MIN_VALUE + 1)
+    cut = False
+    field = 0
+    while reader.next_other_field(field, numbers):
+        field, kind = reader.number, reader.kind
+        if kind == BINARY and 0 < field <= _MIN_VALUE:
+            texts[field] = reader.binary()
+        else:
+            cut |= field in _IS_EXACT and kind == BOOLEAN_FALSE
+            reader.skip(kind)
+    nulls = numbers[_NULL_COUNT]
+    return texts, None if nulls == _MISSING else nulls, cut
 
 
 class LazyChunks(Mapping[str, ColumnChunk]):
@@ -339,21 +329,46 @@ class LazyChunks(Mapping[str, ColumnChunk]):
         return name in self._places
 
 
-def _comparable(physical_type: str, bounds: Bounds) -> bool:
-    """Return whether the order of such bounds is known here."""
+def _ascend(physical_type: str, bounds: Bounds) -> bool | None:
+    """Return whether bounds ascend; None if their order is not known here."""
     if physical_type == "BYTE_ARRAY":
         try:
             bounds.min.decode()
             bounds.max.decode()
         except UnicodeDecodeError:
-            return False
+            return None
         # Only ASCII has the same order signed and unsigned; keys are ASCII in practice.
-        return bounds.order is Order.UNSIGNED or (bounds.min.isascii() and bounds.max.isascii())
-    return number(physical_type, bounds.min) is not None and number(physical_type, bounds.max) is not None
-
-
-def _ascend(physical_type: str, bounds: Bounds) -> bool:
-    if physical_type == "BYTE_ARRAY":
+        if bounds.order is Order.SIGNED and not (bounds.min.isascii() and bounds.max.isascii()):
+            return None
         return bounds.min <= bounds.max
     low, high = number(physical_type, bounds.min), number(physical_type, bounds.max)
-    return low is not None and high is not None and low <= high
+    return None if low is None or high is None else low <= high
+
+
+def decode_chunks(
+    data: bytes, file_size: int, *, offset: int, columns: Mapping[str, Column], created_by: str, ordered: bool
+) -> LazyChunks:
+    """Decode the column chunks of one row group of a footer, without length and magic, that was checked before.
+
+    ``offset`` is that of ``RowGroup``; ``columns`` and ``ordered`` are those of ``Footer``.
+
+    Raises:
+        BadFooter: if another footer was decoded.
+    """
+    reader = Reader(data, offset)
+    field = 0
+    try:
+        while reader.next_field(field):
+            field = reader.number
+            if field == _COLUMNS and reader.kind == LIST:
+                offsets: list[int] = []
+                for _ in range(reader.list_header()[1]):
+                    offsets.append(reader.position)
+                    read_chunk(reader)
+                context = ChunkContext(data, file_size - TRAILER - len(data))
+                context.columns, context.created_by, context.ordered = columns, created_by.encode(), ordered
+                return LazyChunks(dict(zip(columns, offsets, strict=True)), context.chunk)
+            reader.skip(reader.kind, 2)
+    except (ThriftError, ValueError, IndexError) as error:
+        raise BadFooter(f"the row group at byte {offset} of the footer cannot be decoded: {error}") from error
+    raise BadFooter(f"the row group at byte {offset} of the footer has no columns")

@@ -13,7 +13,11 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter, Encrypted, NotParquet
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
 from catalogue.parquet.model import (
+    MAGIC,
     PHYSICAL_TYPES,
+    SIGNED,
+    TRAILER,
+    UNSIGNED,
     Column,
     Footer,
     Order,
@@ -25,10 +29,7 @@ from catalogue.parquet.model import (
 from catalogue.parquet.thrift import BINARY, LIST, STRUCT, Reader, Struct, ThriftError, typed
 from catalogue.settings import limits
 
-MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
-TRAILER = 8
-"""Bytes of the length and the magic after the footer."""
 USUAL_TAIL = 128 << 10
 """Bytes at the end of a file that nearly always have the footer."""
 _MAX_ELEMENT = 1 << 20
@@ -79,10 +80,6 @@ def footer_length(tail: bytes, file_size: int | None = None) -> int:
     return length
 
 
-def with_trailer(footer: bytes) -> bytes:
-    return footer + len(footer).to_bytes(TRAILER - len(MAGIC), "little") + MAGIC
-
-
 def decode_footer(data: bytes, file_size: int) -> Footer:
     """Decode and check a footer, without length and magic; all column chunks must be inside the file.
 
@@ -96,35 +93,6 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
         if isinstance(error, BadFooter | Encrypted):
             raise
         raise BadFooter(f"the footer cannot be decoded: {type(error).__name__}: {error}") from error
-
-
-def decode_chunks(
-    data: bytes, file_size: int, *, offset: int, columns: Mapping[str, Column], created_by: str, ordered: bool
-) -> LazyChunks:
-    """Decode the column chunks of one row group of a footer, without length and magic, that was checked before.
-
-    ``offset`` is that of ``RowGroup``; ``columns`` and ``ordered`` are those of ``Footer``.
-
-    Raises:
-        BadFooter: if another footer was decoded.
-    """
-    reader = Reader(data, offset)
-    field = 0
-    try:
-        while reader.next_field(field):
-            field = reader.number
-            if field == _COLUMNS and reader.kind == LIST:
-                offsets: list[int] = []
-                for _ in range(reader.list_header()[1]):
-                    offsets.append(reader.position)
-                    read_chunk(reader)
-                context = ChunkContext(data, file_size - TRAILER - len(data))
-                context.columns, context.created_by, context.ordered = columns, created_by.encode(), ordered
-                return LazyChunks(dict(zip(columns, offsets, strict=True)), context.chunk)
-            reader.skip(reader.kind, 2)
-    except (ThriftError, ValueError, IndexError) as error:
-        raise BadFooter(f"the row group at byte {offset} of the footer cannot be decoded: {error}") from error
-    raise BadFooter(f"the row group at byte {offset} of the footer has no columns")
 
 
 class _FooterDecoder:
@@ -329,10 +297,6 @@ def _leaves(
 def _known(value: object) -> int | None:
     """Treat anything but a number as missing, like pyarrow."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-UNSIGNED, SIGNED = "footer", "footer (signed)"
-"""Origins of bounds of footers, by the order of bytes."""
 
 
 def examine_footer(data: bytes, file_size: int, key: str = KEY_COLUMN) -> Footer:

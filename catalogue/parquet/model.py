@@ -13,6 +13,9 @@ from catalogue.source.byte_ranges import ByteRange
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MAGIC = b"PAR1"
+TRAILER = 8
+"""Bytes of the length and the magic after the footer."""
 CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
 DATA_PAGES = (0, 3)
 """Values of ``PageType``: DATA_PAGE and DATA_PAGE_V2."""
@@ -35,6 +38,10 @@ class Order(enum.Enum):
     """Bytes are 0 to 255: ``min_value`` and ``max_value``."""
     SIGNED = "signed"
     """Bytes are -128 to 127: the deprecated ``min`` and ``max`` of binary columns."""
+
+
+UNSIGNED, SIGNED = "footer", "footer (signed)"
+"""Origins of bounds of footers, by the order of bytes."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -166,6 +173,22 @@ def number(physical_type: str, plain: bytes) -> int | None:
     """Decode a plain INT32 or INT64; None for anything else."""
     width = {"INT32": 4, "INT64": 8}.get(physical_type)
     return int.from_bytes(plain, "little", signed=True) if width == len(plain) else None
+
+
+def with_trailer(footer: bytes) -> bytes:
+    return footer + len(footer).to_bytes(TRAILER - len(MAGIC), "little") + MAGIC
+
+
+def agree(null_count: int | None, num_values: int, *, optional: bool, has_bounds: bool) -> bool:
+    """Return whether the statistics of a column chunk or page can be true together.
+
+    Writers have counted nulls once for each page, or more than there are values. Nothing follows from such statistics.
+    """
+    if null_count is None:
+        return True
+    if not 0 <= null_count <= num_values or (null_count and not optional):
+        return False
+    return not (has_bounds and null_count == num_values)
 
 
 NESTED = "nested"

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
-from catalogue.parquet.page_index import OffsetIndex
 from catalogue.parquet.thrift import I32, STRUCT, Reader, ThriftError
+
+if TYPE_CHECKING:
+    from catalogue.parquet.page_index import OffsetIndex
 
 _V1 = DATA_PAGES[0]
 _PLAIN, _RLE = 0, 3
@@ -90,9 +92,8 @@ def page_header(data: bytes, start: int = 0) -> PageHeader:
     Raises:
         BadPageIndex: if it is invalid.
     """
-    reader = Reader(data, start)
     try:
-        return _page_header(reader, start)
+        return _page_header(Reader(data, start), start)
     except (ThriftError, KeyError, TypeError, OverflowError) as error:
         raise BadPageIndex(f"no page starts there: {error}") from error
 
@@ -187,7 +188,7 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
         raise BadPageIndex("a page header has an encoding of definition levels other than RLE")
 
 
-def check_pages(data: bytes, index: OffsetIndex, pages: range, *, dictionary: bool) -> list[PageHeader]:
+def check_pages(data: bytes, index: "OffsetIndex", pages: range, *, dictionary: bool) -> list[PageHeader]:
     """Check consecutive pages against the offset index, and return their headers.
 
     Raises:

@@ -9,8 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from catalogue.errors import BadPageIndex
-from catalogue.parquet.column_chunk import agree
-from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Footer, Order
+from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Footer, Order, agree
 from catalogue.parquet.thrift import Reader, ThriftError, typed
 from catalogue.source.byte_ranges import ByteRange
 

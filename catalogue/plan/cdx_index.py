@@ -1,10 +1,12 @@
-"""The CDX index of a crawl: search its list of blocks, and plan the blocks to read."""
+"""The CDX index: the lists of blocks of a session, their search, and the plan of the blocks to read for a crawl."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
@@ -16,16 +18,40 @@ from catalogue.cdx.list_search import (
     START,
     USUAL,
     ClusterSearch,
+    Predictor,
+    predict_from,
 )
-from catalogue.commoncrawl.crawls import CDX, has_columnar_index, no_columnar_index, suggest_crawl
-from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, NotHarvested, QueryError, UnknownCrawl
+from catalogue.commoncrawl.crawls import CDX, has_columnar_index, newest_first, no_columnar_index, suggest_crawl
+from catalogue.errors import (
+    CatalogueError,
+    FileChanged,
+    FormatError,
+    NotFound,
+    NotHarvested,
+    QueryError,
+    StoreDamaged,
+    StoreError,
+    UnknownCrawl,
+)
 from catalogue.formatting import join_first, plural, size
-from catalogue.plan.block_lists import BlockLists
 from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
 from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.resolved_query import ResolvedQuery
+from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import AnySource, CachedSource
+from catalogue.source.retry import PoliteSource
+from catalogue.store.database import Store
+from catalogue.store.stored_lists import (
+    crawls_with_blocks,
+    forget_lines,
+    listed_crawls,
+    open_list,
+    save_lines,
+    save_versions,
+    stored_lines,
+    stored_versions,
+)
 from catalogue.surt import KeyInterval
 
 _end = attrgetter("end")
@@ -35,6 +61,139 @@ _MOST_BLOCKS = 50_000
 """The same limit for a stored list, in blocks."""
 _BLOCK = 250_000
 """Estimated bytes of the blocks that have one key."""
+
+
+AnyList: TypeAlias = StoredList | ClusterSearch
+Extents: TypeAlias = Callable[[str], dict[str, list[tuple[bytes, bytes, int]]]]
+"""Row groups of a crawl by subset; see ``list_search.predict_from``."""
+
+
+class BlockLists:
+    """Lists of blocks by crawl. ``save`` stores what searches read."""
+
+    def __init__(
+        self,
+        source: Callable[[], PoliteSource],
+        store: Callable[[], Store | None],
+        create_store: Callable[[], Store],
+        extents: Extents,
+        notify: Callable[[str], None],
+    ) -> None:
+        """Prepare; nothing is opened.
+
+        ``create_store`` makes a store if there is none, or raises StoreError; predictions use ``extents``. ``notify``
+        is called with a sentence if a stored list is damaged; it is then searched at the source.
+        """
+        self._source = source
+        self._store = store
+        self._create_store = create_store
+        self._extents = extents
+        self._notify = notify
+        self._lists: dict[str, AnyList] = {}
+        self._stored: dict[str, None] = {}
+        """Crawls whose lists are stored, newest first."""
+        self._predictors: dict[str, Predictor] = {}
+        self._versions: dict[str, dict[str, FileVersion]] = {}
+        """Versions of the files with blocks, by crawl and path."""
+        self._unsaved: set[str] = set()
+        """Crawls with new versions."""
+        self._state = ""
+
+    @property
+    def stored(self) -> list[str]:
+        """Crawls with complete stored lists, newest first."""
+        self._update()
+        return [*self._stored]
+
+    @property
+    def listed(self) -> list[str]:
+        store = self._store()
+        return listed_crawls(store) if store else []
+
+    def _update(self) -> Store | None:
+        store = self._store()
+        state = store.state() if store else ""
+        if state != self._state:
+            self._state = state
+            there = crawls_with_blocks(store) if store else []
+            self._stored = dict.fromkeys(newest_first(there))
+            self._predictors.clear()
+            self._lists = {crawl: each for crawl, each in self._lists.items() if isinstance(each, ClusterSearch)}
+        return store
+
+    def get(self, crawl: str) -> AnyList | None:
+        """Return the stored list of a crawl, or else its search; None if nothing is known of it."""
+        store = self._update()
+        known = self._lists.get(crawl)
+        if store and crawl in self._stored and not isinstance(known, StoredList):
+            try:
+                known = open_list(store, crawl)
+            except StoreDamaged as error:
+                self._notify(f"{error}; until then, queries search the list at the source")
+                del self._stored[crawl]
+        elif known is None and store and (lines := stored_lines(store, self._source().url, crawl)):
+            known = ClusterSearch(self._source(), crawl, known=lines, check_end=True)
+        if known:
+            self._lists[crawl] = known
+        return known
+
+    def predictor(self, crawl: str) -> Predictor:
+        """Predict by row groups of the crawl, the stored list of another one, or usual shares."""
+        self._update()
+        if crawl not in self._predictors:
+            self._predictors[crawl] = self._new_predictor(crawl)
+        return self._predictors[crawl]
+
+    def _new_predictor(self, crawl: str) -> Predictor:
+        with suppress(StoreError):  # answers do not depend on it
+            if extents := self._extents(crawl):
+                return predict_from(chain(*extents.values()), extents)
+            if others := [other for other in self._stored if other != crawl]:
+                around = newest_first([*others, crawl])
+                nearest = others[max(0, around.index(crawl) - 1)]
+                if isinstance(like := self.get(nearest), StoredList):
+                    return Predictor(like.share)
+        return USUAL
+
+    def search(self, crawl: str) -> ClusterSearch:
+        """Begin to search an unknown list; thread-safe."""
+        search = self._lists[crawl] = ClusterSearch(self._source(), crawl, check_end=True)
+        return search
+
+    def save(self, crawls: Iterable[str]) -> None:
+        """Store what the searches of crawls have read."""
+        found = [self._lists.get(crawl) for crawl in crawls]
+        known = [each.lines for each in found if isinstance(each, ClusterSearch) and each.lines]
+        with suppress(StoreError):
+            if known:
+                save_lines(self._create_store(), self._source().url, known)
+
+    def version(self, crawl: str, path: str) -> FileVersion | None:
+        """Return the known version of a file."""
+        known = self._versions.setdefault(crawl, {})
+        if path not in known and (store := self._store()):  # other threads and processes store versions too
+            self._versions[crawl] = known = stored_versions(store, self._source().url, crawl) | known
+        return known.get(path)
+
+    def note_version(self, crawl: str, path: str, version: FileVersion) -> None:
+        known = self.version(crawl, path)
+        if known is None or (known.origin == version.origin and known != version) or known.size != version.size:
+            self._versions[crawl][path] = version
+            self._unsaved.add(crawl)
+
+    def save_versions(self) -> None:
+        versions = {crawl: self._versions[crawl] for crawl in self._unsaved if crawl in self._versions}
+        self._unsaved.clear()
+        with suppress(StoreError):
+            if versions:
+                save_versions(self._create_store(), self._source().url, versions)
+
+    def drop(self, crawl: str) -> None:
+        """Forget a version of an index that was replaced."""
+        self._lists.pop(crawl, None)
+        self._versions.pop(crawl, None)
+        if store := self._store():
+            forget_lines(store, crawl)
 
 
 class _IntervalRun(NamedTuple):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
@@ -23,7 +24,7 @@ from catalogue.source.observe import requests_for
 from catalogue.store.database import Store, encode_indexes
 from catalogue.store.stored_file import StoredFile
 from catalogue.tables.column_values import CrawlValues, Place
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 
 _FILES_AT_ONCE = 32
 """Files whose page indexes are stored in one transaction."""
@@ -39,10 +40,6 @@ class PageIndexes:
         self.dataset = dataset
         self._indexes: dict[tuple[object, ...], Indexes | None] = {}
         """Indexes by path, row group, version of the file and states of the store."""
-
-    @property
-    def states(self) -> tuple[str, str]:
-        return self.store.state(), self.store.index_state()
 
     def of(
         self, path: str, version: StoredFile, ordinals: Iterable[int], states: tuple[str, str]
@@ -103,18 +100,15 @@ class ColumnarIndex:
         self._unsaved: dict[str, dict[int, Indexes]] = {}
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
-        files = self._metadata()
+        files, scope = self._metadata(), self.scope
+        plan_rest = partial(
+            plan_files, query, self.crawl, cost=self._cost, considered=scope.considered, missing=scope.missing
+        )
+        if query.where is None:
+            return plan_rest(files)
         ruled_out = rule_out(query, files, self._values(query), self._cost)
         rest = ruled_out.rest(files)
-        plan = plan_files(
-            query,
-            self.crawl,
-            rest,
-            cost=self._cost,
-            considered=self.scope.considered,
-            missing=self.scope.missing,
-            matching=ruled_out.matching,
-        )
+        plan = plan_rest(rest, matching=ruled_out.matching)
         return replace(
             plan,
             indexes=ruled_out.requests or plan.indexes,
@@ -133,15 +127,14 @@ class ColumnarIndex:
         return self.scope.values(tested) if tested else None
 
     def _metadata(self) -> list[FileMetadata]:
-        source, states = self._source(), self._indexes.states
+        source, store = self._source(), self._indexes.store
+        states = store.state(), store.index_state()
         found = [self._file(each, source, states) for each in self.scope.candidates]
         self._files = {each.path: each for each in found}
         return found
 
     def _file(self, candidate: FileMetadata, source: AnySource, states: tuple[str, str]) -> FileMetadata:
         path, stored = candidate.path, candidate.stored
-        assert stored  # noqa: S101 - it is made from a table
-        pin = stored.pin
         of_file: dict[int, Indexes] | None = None
 
         def indexes(ordinal: int) -> Indexes | None:
@@ -151,9 +144,9 @@ class ColumnarIndex:
             fetched, known = self._fetched.get((path, ordinal)), of_file.get(ordinal)
             return known.joined(fetched) if known and fetched else known or fetched
 
-        cached = tuple(source.cached_ranges(path, pin)) if isinstance(source, CachedSource) else ()
+        cached = tuple(source.cached_ranges(path, stored.version)) if isinstance(source, CachedSource) else ()
         drawn = self.scope.drawn[path] if self.scope.drawn is not None else None
-        return replace(candidate, pin=pin, indexes=indexes, cached=cached, drawn=drawn)
+        return replace(candidate, indexes=indexes, cached=cached, drawn=drawn)
 
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
         key, gap = self._indexes.dataset.key, self._cost.max_gap
@@ -212,7 +205,7 @@ class ColumnarIndex:
         """Request page indexes or dictionary pages; thread-safe."""
         reads_values = any(part.purpose is Purpose.DICTIONARY for part in request.parts)
         with requests_for(request.reason if reads_values else "page index"):
-            return self._source().get(request.path, request.range, pin=self._files[request.path].pin)
+            return self._source().get(request.path, request.range, pin=self._files[request.path].stored.version)
 
     def take(self, request: PlannedRequest, answer: Response, *, must_store: bool = False) -> None:
         """Keep the page indexes or dictionary pages of a response, and store those of some files at once."""
@@ -237,7 +230,6 @@ class ColumnarIndex:
         added = []
         for path, indexes in unsaved.items():
             stored = self._files[path].stored
-            assert stored  # noqa: S101 - it is made from a table
             added.append((path, encode_indexes(indexes, stored), stored))
         with nullcontext() if must_store else suppress(StoreError):
             self._indexes.store.add_all_indexes(added)

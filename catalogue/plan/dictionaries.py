@@ -13,7 +13,7 @@ from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, plan_re
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.tables.column_values import CrawlValues, Place, collect_values, dictionary_pages
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 
 SAMPLE, LARGEST_SAMPLE = 16, 64
 """Row groups whose dictionary pages show how many of the others can be ruled out: at least, and of many."""

@@ -142,7 +142,7 @@ class ReadPlan(ReprMixin):
 
     @property
     def row_groups(self) -> int:
-        return sum(1 for _ in self._row_groups()) + len(self.awaited)
+        return sum(len(file.row_groups) for file in self.files) + len(self.awaited)
 
     @property
     def is_columnar(self) -> bool:
@@ -221,19 +221,14 @@ class ReadPlan(ReprMixin):
     @property
     def exact(self) -> bool:
         """Whether requests and bytes are exact; otherwise they are maximums, or ``estimated``."""
-        return not (self.estimated or self.stops_early or any(len(each.waves) > 1 for each in self.crawls))
+        return not (self.estimated or self.query.stops_early or any(len(each.waves) > 1 for each in self.crawls))
 
     @property
     def committed(self) -> tuple[int, int]:
         """Requests and bytes that are read in any case: those of page indexes, if a limit may end the read early."""
-        if self.stops_early:
+        if self.query.stops_early:
             return len(self.indexes), sum(len(fetch.range) for fetch in self.indexes)
         return self.requests, self.bytes
-
-    @property
-    def stops_early(self) -> bool:
-        """Whether reading ends when there are enough rows."""
-        return self.query.stops_early
 
     def _line(self) -> str:
         groups = f"{self.row_groups:,} of {plural(self.considered, 'row group')}"

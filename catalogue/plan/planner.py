@@ -10,12 +10,12 @@ from itertools import accumulate, chain, groupby
 from catalogue.commoncrawl.crawls import COLUMNAR, subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup, expected_of
-from catalogue.plan.prune import Choice, choose, expected_pages, expected_units, read_chunks
+from catalogue.plan.prune import Choice, choose, expected_pages, expected_units
 from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, most_requests, plan_requests
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import END
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 
 HOLDERS = 2.0
 """Expected units that contain keys of an interval: its first and its last; in zipped files, one of each stream."""
@@ -64,7 +64,7 @@ def plan_files(
             awaited.append(group)
             index_parts += choice.missing
     reads = tuple(
-        PlannedFile(file.file, file.pin, file.footer.created_by, tuple(groups), file.cached)
+        PlannedFile(file.file, file.stored.version, file.footer.created_by, tuple(groups), file.cached)
         for file, groups, _ in by_file.values()
         if groups
     )
@@ -202,13 +202,12 @@ class _Odds:
 
 
 def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> PlannedRowGroup | Awaited:
-    chunks = read_chunks(query, choice.metadata, choice.group)
     with_ends = query.table != COMMON_CRAWL  # the row numbers of its writers are correct
     reads = tuple(
         ColumnRead(chunk, index, index.covering(choice.rows, ends=with_ends), with_ends=with_ends)
         if index
         else ColumnRead(chunk)
-        for chunk in chunks
+        for chunk in choice.chunks
         for index in [choice.offset_indexes.get(chunk.column.name)]
     )
     by_pages, key = bool(choice.offset_indexes), choice.group.chunks[query.table.key]
@@ -322,23 +321,24 @@ def _await(
 
 def _waves(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedRequest, ...], ...]:
     first: list[PlannedRequest] = []
+    second: list[PlannedRequest] = []
     for file in files:
         reads = ((group.ordinal, read) for group in file.row_groups for read in group.columns if not read.later)
         parts = (part for ordinal, read in reads for part in read.parts(ordinal))
         first += plan_requests(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached)
-    second = (fetch for file in files for fetch in _second_wave(file, cost))
+        for group in file.row_groups:
+            second += _second_wave(file, group, cost) if group.later else ()
     return tuple(wave for wave in (tuple(first), tuple(second)) if wave)
 
 
-def _second_wave(file: PlannedFile, cost: Cost) -> Iterator[PlannedRequest]:
-    for group in file.row_groups:
-        reads = [read for read in group.columns if read.later]
-        pages = deque(sorted(chain.from_iterable(read.single_pages() for read in reads)))
-        for fetch in plan_second_wave(file, group.ordinal, reads, cost):
-            inside = []
-            while pages and pages[0].start < fetch.range.end:
-                inside.append(pages.popleft())
-            yield fetch if fetch.cached else _expect(fetch, inside, group.needed, cost)
+def _second_wave(file: PlannedFile, group: PlannedRowGroup, cost: Cost) -> Iterator[PlannedRequest]:
+    reads = [read for read in group.columns if read.later]
+    pages = deque(sorted(chain.from_iterable(read.single_pages() for read in reads)))
+    for fetch in plan_second_wave(file, group.ordinal, reads, cost):
+        inside = []
+        while pages and pages[0].start < fetch.range.end:
+            inside.append(pages.popleft())
+        yield fetch if fetch.cached else _expect(fetch, inside, group.needed, cost)
 
 
 def _expect(fetch: PlannedRequest, pages: Sequence[ByteRange], needed: float, cost: Cost) -> PlannedRequest:

@@ -14,7 +14,7 @@ from catalogue.query.key_intervals import KeyIntervals, is_lower_bound
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.surt import END
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 
 PAGE_ROWS, PAGE_BYTES = 20_000, 1 << 20
 """Maximum size of an uncompressed data page of parquet-mr; an estimate where an index is not stored."""
@@ -44,6 +44,8 @@ class Choice:
 
     metadata: FileMetadata
     group: RowGroup
+    chunks: tuple[ColumnChunk, ...]
+    """The column chunks that the query reads, the key first."""
     intervals: KeyIntervals
     bounded: bool
     units: tuple[Unit, ...]
@@ -84,8 +86,7 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup, *, rar
     Raises:
         BadFooter: if a column has more than one value a row.
     """
-    key = group.chunks[query.table.key]
-    chunks = read_chunks(query, metadata, group)
+    key, chunks = group.chunks[query.table.key], _read_chunks(query, metadata, group)
     bounds = key.bounds or (metadata.indexes(group.ordinal) or Indexes()).bounds
     intervals = query.intervals.near(bounds)
     least = intervals.least_match(bounds)
@@ -94,7 +95,7 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup, *, rar
     is_certain = query.with_nulls or intervals.contain_all(bounds)
     whole = Unit(range(group.num_rows), is_certain, nulls, least, _greatest(bounds))
     drawn = None if metadata.drawn is None else metadata.drawn[group.ordinal]
-    choice = Choice(metadata, group, intervals, bounds is not None, (whole,), least, drawn=drawn)
+    choice = Choice(metadata, group, chunks, intervals, bounds is not None, (whole,), least, drawn=drawn)
     if not len(intervals):
         return replace(choice, units=())
     if whole.certain and not (rare or drawn or _enough(query, whole)):
@@ -123,7 +124,7 @@ def _enough(query: ResolvedQuery, unit: Unit) -> bool:
     return query.limit is not None and query.keys_decide and not query.ordered and query.limit < len(unit.rows)
 
 
-def read_chunks(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> tuple[ColumnChunk, ...]:
+def _read_chunks(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) -> tuple[ColumnChunk, ...]:
     """Return the column chunks that a query reads of a row group, the key first.
 
     Raises:

@@ -1,14 +1,13 @@
 """Choose an index for each crawl of a query, and make the requests that a plan needs first."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from catalogue.commoncrawl.crawls import CDX
 from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, QueryError
 from catalogue.formatting import plural, size
-from catalogue.plan.block_lists import BlockLists
-from catalogue.plan.cdx_index import CdxIndex
+from catalogue.plan.cdx_index import BlockLists, CdxIndex
 from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.plan import ReadPlan
@@ -45,7 +44,8 @@ def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False
     Raises:
         CatalogueError: if no index can answer.
     """
-    columnar, by_cdx = indexes.columnar, _plan_by_cdx(indexes, query)
+    columnar = indexes.columnar
+    by_cdx = _plan_by_cdx(indexes, indexes.cdx, query) if indexes.cdx and not indexes.refusal else None
     if by_cdx is None:
         assert columnar  # noqa: S101 - one of them can answer
         return replace(columnar.plan(query), why=str(indexes.refusal or "").partition(";")[0])
@@ -63,11 +63,9 @@ def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False
     return replace(by_columnar, why=why, other=by_cdx)
 
 
-def _plan_by_cdx(indexes: CrawlIndexes, query: ResolvedQuery) -> CrawlPlan | None:
+def _plan_by_cdx(indexes: CrawlIndexes, cdx: CdxIndex, query: ResolvedQuery) -> CrawlPlan | None:
     """Plan by the CDX index; None if it cannot answer, and the columnar one must."""
-    cdx, columnar = indexes.cdx, indexes.columnar
-    if cdx is None or indexes.refusal:
-        return None
+    columnar = indexes.columnar
     try:
         return cdx.plan(query)
     except (QueryError, FormatError, NotFound, FileChanged) as error:
@@ -114,7 +112,7 @@ class Question:
     """Returns the indexes of a crawl, always the same ones."""
     source: Callable[[], AnySource]
     """Opens the source of blocks and files."""
-    lists: BlockLists
+    lists: Callable[[], BlockLists]
     cost: Cost
     unlisted: tuple[str, ...] = ()
     """Sentences about crawls that may exist."""
@@ -153,15 +151,12 @@ class Question:
                 break
             plans.append(choose(self.indexes(crawl), replace(query, limit=left), explain=explain))
             left = None if left is None else left - plans[-1].certain
-        return self._divided(self.joined(query, plans))
-
-    def joined(self, query: ResolvedQuery, plans: Iterable[CrawlPlan]) -> ReadPlan:
-        return ReadPlan.of(query, self.cost, plans, self.unlisted)
+        plan = ReadPlan.of(query, self.cost, plans, self.unlisted)
+        # A limit may end the read early.
+        return self._divided(plan) if plan.blocks and not query.stops_early else plan
 
     def _divided(self, plan: ReadPlan) -> ReadPlan:
-        """Divide reads of blocks for the shortest time, unless a limit may end them early."""
-        if plan.stops_early or not plan.blocks:
-            return plan
+        """Divide reads of blocks for the shortest time."""
         most = self.cost.quickest(sum(len(read.range) for each in plan.blocks for read in each.reads))
         crawls = (
             cdx.divided(each, most) if each.index == CDX and (cdx := self.indexes(each.crawl).cdx) else each
@@ -195,15 +190,12 @@ class Question:
             executor.shutdown(wait=False, cancel_futures=True)
             for columnar in {id(each): each for each, _ in fetches}.values():
                 columnar.save()
-            self.lists.save(plan.searched)
+            if plan.searched:
+                self.lists().save(plan.searched)
 
     def note_version(self, crawl: str, path: str, version: FileVersion | None) -> None:
         """Note the version of a file with blocks, or None for an unexpected one."""
         if version:
-            self.lists.note_version(crawl, path, version)
+            self.lists().note_version(crawl, path, version)
         else:
-            self.lists.drop(crawl)
-
-    def finish(self) -> None:
-        """Store the noted versions."""
-        self.lists.save_versions()
+            self.lists().drop(crawl)

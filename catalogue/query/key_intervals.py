@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from operator import attrgetter
-from typing import Any, Self
+from operator import attrgetter, methodcaller
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,8 @@ from catalogue.surt import EVERYTHING, KeyInterval, covers, exact_interval
 _FEW = 64
 """Maximum intervals for which comparing all keys is faster than searching each."""
 _start, _end = attrgetter("start"), attrgetter("end")
+as_bytes = methodcaller("as_py")
+"""The value of a key in an array, for bisections, which convert few of them."""
 
 
 class KeyIntervals(ABC):
@@ -137,19 +139,6 @@ class Intervals(tuple[KeyInterval, ...], KeyIntervals):
 ALL_KEYS = Intervals([EVERYTHING])
 
 
-class KeyTexts(Sequence[bytes]):
-    """Keys that are converted when they are needed, as in a bisection."""
-
-    def __init__(self, array: pa.BinaryArray) -> None:
-        self._array = array
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - a number here; slices are part of the protocol
-        return self._array[row].as_py()
-
-
 class KeyBatches(ABC):
     """Ascending keys, not necessarily distinct, in Arrow arrays, which may be read when they are needed."""
 
@@ -176,7 +165,7 @@ class KeyBatches(ABC):
     def place(self, key: bytes) -> int:
         """Count the keys less than ``key``."""
         number = bisect_left(self.firsts, key) - 1
-        return self.starts[number] + bisect_left(KeyTexts(self.keys(number)), key) if number >= 0 else 0
+        return self.starts[number] + bisect_left(self.keys(number), key, key=as_bytes) if number >= 0 else 0
 
 
 class _OneArray(KeyBatches):
@@ -242,11 +231,9 @@ class SingleKeys(KeyIntervals):
         """Yield slices of ascending keys, with the query's keys near them and their numbers."""
         if not len(keys):
             return
-        texts, first = KeyTexts(keys), 0
-        near = self.between(texts[0], texts[-1])
+        first, near = 0, self.between(keys[0].as_py(), keys[-1].as_py())
         for rows, part in self._batches.parts(near.rows):
-            own = KeyTexts(part)
-            first = bisect_left(texts, own[0], lo=first)
-            stop = bisect_right(texts, own[-1], lo=first)
+            first = bisect_left(keys, part[0].as_py(), lo=first, key=as_bytes)
+            stop = bisect_right(keys, part[-1].as_py(), lo=first, key=as_bytes)
             if first < stop:
                 yield slice(first, stop), rows, part

@@ -1,20 +1,25 @@
-"""A resolved query, and pruning of row groups by their statistics.
+"""A resolved query: pruning of row groups by their statistics, and the residual filter of rows.
 
 Row groups with missing or doubtful statistics might match; the residual filter decides.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import UnknownColumn
 from catalogue.formatting import closest_name
+from catalogue.parquet.arrow_arrays import flags, integer, joined, moment, positions, text, true_positions
 from catalogue.parquet.model import ColumnChunk, Order, RowGroup, number
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.surt import EVERYTHING
 
+_STATUS, _MEDIA_TYPE, _UNKNOWN_TYPE = "fetch_status", "content_mime_type", "unk"
 _NO_SCHEMA = pa.schema([])
 
 DRAWN_ORDER = "__drawn_order"
@@ -111,13 +116,15 @@ class ResolvedQuery:
     @property
     def deciding_columns(self) -> tuple[str, ...]:
         """The columns of the files that decide whether a row matches, the key first."""
-        return self._of_files([self.table.key, *self.tested_columns])
+        columns = dict.fromkeys([self.table.key, *self.tested_columns])
+        return tuple(name for name in columns if name not in self.table.path_columns)
 
     @property
     def read_columns(self) -> tuple[str, ...]:
         """The columns of the files that are read, the key first."""
         times = [self.table.time] if self.table.time and self.ordered else []
-        return self._of_files([*self.deciding_columns, *times, *self.columns])
+        others = (name for name in [*times, *self.columns] if name not in self.table.path_columns)
+        return tuple(dict.fromkeys([*self.deciding_columns, *others]))
 
     @property
     def is_inorder(self) -> bool:
@@ -149,10 +156,8 @@ class ResolvedQuery:
 
     @property
     def stops_early(self) -> bool:
+        """Whether reading ends when there are enough rows."""
         return self.limit is not None and not self.ordered
-
-    def _of_files(self, names: Iterable[str]) -> tuple[str, ...]:
-        return tuple(name for name in dict.fromkeys(names) if name not in self.table.path_columns)
 
 
 def is_untyped(group: RowGroup) -> bool:
@@ -216,6 +221,67 @@ def _outside(operator: str, value: int | bytes, low: int | bytes, high: int | by
         case ">=", _, _, _:
             return high < value  # type: ignore[operator]
     return False
+
+
+Matching: TypeAlias = Callable[[Where, pa.Table], np.ndarray]
+"""It returns the positions of the rows for which an expression is true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """Applies the conditions of a query to rows."""
+
+    query: ResolvedQuery
+    matching: Matching | None
+    """None without an expression."""
+
+    def keep(self, rows: pa.Table, *, decided: Sequence[str] = ()) -> tuple[pa.Table, np.ndarray]:
+        """Return the matching rows, and their positions.
+
+        Conditions on the columns ``decided``, by which the rows were already filtered, are skipped.
+        """
+        query, table = self.query, self.query.table
+        known = {*rows.column_names, *table.path_columns}
+        numbers = np.arange(rows.num_rows)
+
+        def new(*columns: str) -> bool:
+            return known.issuperset(columns) and not {*decided, *table.path_columns}.issuperset(columns)
+
+        def filtered(mask: pa.BooleanArray | pa.ChunkedArray) -> None:
+            nonlocal rows, numbers
+            if pc.all(mask, skip_nulls=False, min_count=0).as_py():
+                return
+            rows, numbers = rows.filter(mask), numbers[true_positions(mask)]
+
+        if new(table.key) and not query.with_nulls:
+            filtered(query.intervals.mask(joined(rows.column(table.key)).cast(pa.binary())))
+        if table.time and query.from_ms is not None and new(table.time):
+            filtered(pc.greater_equal(rows.column(table.time), moment(query.from_ms)))
+        if table.time and query.to_ms is not None and new(table.time):
+            filtered(pc.less(rows.column(table.time), moment(query.to_ms)))
+        if query.urls and new("url"):  # of the few rows that have a matching key
+            urls = {*query.urls}
+            inside = (url in urls for url in rows.column("url").to_pylist())
+            filtered(flags(np.fromiter(inside, bool, rows.num_rows)))
+        where = query.where
+        if where and self.matching and rows.num_rows:
+            # Keys that are read later match for certain.
+            keys = [table.key] if table.key in rows.column_names else []
+            if new(*keys, *where.columns):
+                matching = self.matching(where, rows)
+                rows, numbers = rows.take(positions(matching)), numbers[matching]
+        return rows, numbers
+
+
+def without_unknown(name: str, values: pa.Array) -> pa.Array:
+    """Replace unknown statuses of Common Crawl's index, -1, and media types, ``unk``, by null."""
+    if name == _MEDIA_TYPE and len(values) and values.type == pa.string():
+        unknown = pc.equal(values, text(_UNKNOWN_TYPE))
+        return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
+    if name != _STATUS or not len(values) or not pa.types.is_signed_integer(values.type):
+        return values
+    unknown = pc.less(values, integer(0, values.type))
+    return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
 
 
 def check_columns(names: Iterable[str], known: Collection[str] = (), table: Dataset = COMMON_CRAWL) -> tuple[str, ...]:

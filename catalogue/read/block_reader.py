@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import Executor
 from contextlib import closing
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,18 +17,14 @@ from catalogue.errors import FileChanged
 from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
+from catalogue.query.resolved_query import Matching, Residual
 from catalogue.read.key_order import Piece
 from catalogue.read.prefetch import in_flight
-from catalogue.read.residual import Residual
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Response, Source, differ
 from catalogue.source.parallel import map_in_order
 from catalogue.surt import END
-
-if TYPE_CHECKING:
-    import duckdb
-
 
 _ALL_TYPED = "CC-MAIN-2018-39"
 """The first crawl with languages, which are newer than detected media types: its blocks lack them only by chance."""
@@ -48,7 +44,7 @@ def block_pieces(
     plan: ReadPlan,
     source: Source,
     executor: Executor,
-    connection: "duckdb.DuckDBPyConnection | None",
+    matching: Matching | None,
     events: ReadEvents,
 ) -> Generator[Piece, None, None]:
     """Yield the rows of all subsets, by section.
@@ -57,7 +53,7 @@ def block_pieces(
         BadCdx: if a block or line is invalid.
         SourceError: if a request fails.
     """
-    residuals = {untyped: Residual(plan.query.of(untyped=untyped), connection) for untyped in (False, True)}
+    residuals = {untyped: Residual(plan.query.of(untyped=untyped), matching) for untyped in (False, True)}
     with closing(fetch_blocks(plan, source, executor, events)) as fetched:
         for request, response in fetched:
             for rows, last in _matching(request, response, residuals):
@@ -87,7 +83,7 @@ def fetch_blocks(
     def fetch(request: BlockRequest) -> Response:
         return source.get(request.read.path, request.read.range, pin=request.pin)
 
-    limit = 1 if plan.stops_early else in_flight(plan)
+    limit = 1 if plan.query.stops_early else in_flight(plan)
     responses = map_in_order(executor, fetch, requests, limit=limit, weight=lambda request: len(request.read.range))
     versions: dict[str, FileVersion] = {}
     with closing(responses):

@@ -24,10 +24,10 @@ from catalogue.parquet.splice import (
     splice_dictionaries,
 )
 from catalogue.plan.crawl_plan import ColumnRead
+from catalogue.query.resolved_query import without_unknown
 from catalogue.read.prefetch import Bundle, LoadedRowGroup, RowRuns
 from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS
 from catalogue.settings import limits
-from catalogue.tables.column_values import without_unknown
 
 _FEW_ROWS = 1024
 """Rows of a batch that are enough, so that a bound of their size need not be exact."""
@@ -130,12 +130,13 @@ def _file(pieces: Sequence[_Piece], created_by: str) -> pa.Buffer:
 
 
 def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
-    chunk, data = read.chunk, group.data(read)
+    chunk, name = read.chunk, read.chunk.column.name
+    data = b"".join([group.cut(name, range_) for range_ in read.ranges])
     dictionary = len(read.dictionary) if read.dictionary else 0
     if read.index is None and chunk.dictionary_page_offset is not None:
         dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
     num_rows = sum(map(len, read.rows))
-    known = group.headers.get(chunk.column.name)
+    known = group.headers.get(name)
     if known is None:
         headers = list(page_headers(data, num_rows))
     else:

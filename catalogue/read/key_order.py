@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 from tempfile import TemporaryFile
 from typing import NamedTuple
@@ -17,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.atomic_files import named
-from catalogue.parquet.arrow_arrays import booleans, integers, joined, positions, text, true_positions
-from catalogue.plan.plan import ReadPlan, Section, sections
-from catalogue.query.key_intervals import KeyTexts
+from catalogue.parquet.arrow_arrays import ascends, booleans, integers, joined, positions, text, true_positions
+from catalogue.plan.plan import ReadPlan, sections
+from catalogue.query.key_intervals import as_bytes
 from catalogue.query.resolved_query import schema_of
 from catalogue.read.streams import BATCH_ROWS
 from catalogue.surt import END
@@ -39,7 +40,7 @@ def result_of(plan: ReadPlan, columnar: Iterable[Piece], blocks: Iterable[Piece]
     Raises:
         OSError: if rows that wait cannot be written to disk.
     """
-    if plan.files and plan.blocks and not plan.stops_early:
+    if plan.files and plan.blocks and not plan.query.stops_early:
         # The requests for the first rows of both start here.
         columnar, blocks = (chain([*islice(rest, 1)], rest) for rest in map(iter, (columnar, blocks)))
     if plan.query.is_inorder:
@@ -58,12 +59,12 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
         OSError: if rows that wait cannot be written to disk.
     """
     query = plan.query
-    order = RowOrder(query.table.key, query.ranking)
-    names = list(dict.fromkeys([query.table.key, *plan.schema.names]))
+    key, others = query.table.key, query.ranking
+    names = list(dict.fromkeys([key, *plan.schema.names]))
     schema = pa.schema([plan.row_schema.field(name) for name in names])
     for section, of_section in zip(sections(plan), pieces, strict=True):
         with ExitStack() as stack:
-            waiting = [stack.enter_context(closing(WaitingRows(schema, order))) for _ in section.subsets]
+            waiting = [stack.enter_context(closing(WaitingRows(schema, key, others))) for _ in section.subsets]
             for rows, least in of_section:
                 if rows is not None:
                     every = rows.select(names)
@@ -94,22 +95,13 @@ def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table])
         yield inorder.slice(start, BATCH_ROWS).cast(schema)
 
 
-class GroupsLeft:
-    """Lower bounds of the keys from each row group of a plan on."""
-
-    def __init__(self, plan: ReadPlan) -> None:
-        self._sections: list[Section] = []
-        self._leasts: list[bytes] = []
-        """Least key from each row group on in its section."""
-        for section in sections(plan):
-            leasts = [group.least for file in section.files for group in file.row_groups]
-            self._leasts += reversed([*accumulate(reversed(leasts), min)])
-            self._sections += [section] * len(leasts)
-
-    def after(self, number: int) -> bytes:
-        """Return the bound; ``END`` for the last row group of its section."""
-        following = self._sections[number + 1 : number + 2]
-        return self._leasts[number + 1] if following and following[0] is self._sections[number] else END
+def leasts_after(plan: ReadPlan) -> list[bytes]:
+    """Return for each row group a lower bound of the keys after it in its section; ``END`` for the last one."""
+    found: list[bytes] = []
+    for section in sections(plan):
+        leasts = [group.least for file in section.files for group in file.row_groups]
+        found += [*accumulate(reversed(leasts), min, initial=END)][-2::-1]
+    return found
 
 
 class KeysLeft:
@@ -118,7 +110,7 @@ class KeysLeft:
     def __init__(self, pieces: Iterable[pa.BinaryArray]) -> None:
         self._pieces = [piece for piece in pieces if len(piece)]
         self._starts: list[int] = np.cumsum([0, *map(len, self._pieces)]).tolist()
-        self._ascend = [not keys.null_count and is_all(pc.less_equal(keys[:-1], keys[1:])) for keys in self._pieces]
+        self._ascend = [*map(ascends, self._pieces)]
         ends = zip(self._pieces, self._ascend, strict=True)
         leasts = [(keys[0] if ascend else pc.min_max(keys).values()[0]).as_py() for keys, ascend in ends]
         known = (END if least is None else least for least in reversed(leasts))
@@ -134,16 +126,14 @@ class KeysLeft:
         return min(key, self._after[number + 1])
 
 
+@dataclass(frozen=True, slots=True)
 class Ascending:
-    """Rows whose keys ascend."""
+    """Rows whose keys ascend, without nulls."""
 
-    def __init__(self, rows: pa.Table, keys: pa.BinaryArray, *, are_distinct: bool) -> None:
-        """Use rows and their keys, without nulls; ``are_distinct`` says that all differ."""
-        self.rows, self.keys, self.are_distinct = rows, keys, are_distinct
-        self.size: int = rows.nbytes
-
-    def __len__(self) -> int:
-        return len(self.keys)
+    rows: pa.Table
+    keys: pa.BinaryArray
+    are_distinct: bool
+    """All keys differ."""
 
     @property
     def first(self) -> bytes:
@@ -156,62 +146,7 @@ class Ascending:
         return key
 
     def slice(self, start: int, stop: int) -> "Ascending":
-        length = stop - start
-        rows, keys = self.rows.slice(start, length), self.keys.slice(start, length)
-        return Ascending(rows, keys, are_distinct=self.are_distinct)
-
-    def copy(self) -> "Ascending":
-        """Copy the rows without other rows in their buffers."""
-        order = positions(np.arange(len(self)))
-        return Ascending(self.rows.take(order), self.keys.take(order), are_distinct=self.are_distinct)
-
-
-class RowOrder:
-    """The order of the rows of a crawl and subset: by key, byte by byte, then by some columns; nulls come last."""
-
-    def __init__(self, key: str, others: Sequence[str]) -> None:
-        self._key, self._others = key, tuple(others)
-
-    def by_key(self, *tables: pa.Table) -> Ascending:
-        """Sort the rows of tables by key alone; all have keys."""
-        rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-        keys = self.keys_of(rows)
-        if is_all(pc.less(keys[:-1], keys[1:])):
-            return Ascending(rows, keys, are_distinct=True)
-        if not is_all(pc.less_equal(keys[:-1], keys[1:])):
-            order = pc.sort_indices(keys)
-            rows, keys = rows.combine_chunks().take(order), keys.take(order)
-        return Ascending(rows, keys, are_distinct=False)
-
-    def keys_of(self, rows: pa.Table) -> pa.BinaryArray:
-        return joined(rows.column(self._key)).cast(pa.binary())
-
-    def complete(self, parts: Sequence[Ascending]) -> pa.Table:
-        found = parts[0] if len(parts) == 1 else self.by_key(*(part.rows for part in parts))
-        if found.are_distinct or not self._others:
-            return found.rows
-        first = true_positions(pc.equal(found.keys[:-1], found.keys[1:]))
-        if not len(first):
-            return found.rows
-        columns = found.rows.select(self._others).combine_chunks()
-        is_wrong = _is_greater(columns, first)
-        if not is_wrong.any():
-            return found.rows
-        # Sort only the runs of equal keys of which some rows are not in order.
-        runs = np.cumsum(np.diff(first, prepend=first[0] - 1) > 1)
-        is_wrong = np.isin(runs, runs[is_wrong])
-        first, runs = first[is_wrong], runs[is_wrong]
-        is_last = np.append(np.diff(runs) > 0, True)
-        rows = np.insert(first, np.flatnonzero(is_last) + 1, first[is_last] + 1)
-        runs = np.insert(runs, np.flatnonzero(is_last) + 1, runs[is_last])
-        order = np.arange(len(found))
-        order[rows] = rows[_order(runs, columns, rows)]
-        return found.rows.combine_chunks().take(positions(order))
-
-
-def is_all(values: pa.BooleanArray) -> bool:
-    """Return whether all values are true; null is not."""
-    return bool(pc.all(values, skip_nulls=False, min_count=0).as_py())
+        return Ascending(self.rows.slice(start, stop - start), self.keys.slice(start, stop - start), self.are_distinct)
 
 
 def _order(runs: np.ndarray, columns: pa.Table, rows: np.ndarray) -> np.ndarray:
@@ -269,11 +204,11 @@ class _Spilled(NamedTuple):
 
 
 class WaitingRows:
-    """Rows of a crawl and subset, which are returned by key."""
+    """Rows of a crawl and subset, which are returned by key, byte by byte, then by other columns; nulls come last."""
 
-    def __init__(self, schema: pa.Schema, order: RowOrder, most: int = _MOST) -> None:
+    def __init__(self, schema: pa.Schema, key: str, others: Sequence[str], most: int = _MOST) -> None:
         """Keep at most about ``most`` bytes in memory."""
-        self._schema, self._order, self._most = schema, order, most
+        self._schema, self._key, self._others, self._most = schema, key, others, most
         self._runs: list[deque[Ascending | _Spilled]] = []
         """Parts, each of which has no lower keys than the one before it."""
         self._bytes = 0
@@ -285,8 +220,8 @@ class WaitingRows:
         self._stack.close()
 
     def add(self, rows: pa.Table) -> None:
-        part = self._order.by_key(rows)
-        self._bytes += part.size
+        part = self._by_key(rows)
+        self._bytes += part.rows.nbytes
         for run in self._runs:
             if run[-1].last <= part.first:
                 run.append(part)
@@ -304,7 +239,7 @@ class WaitingRows:
             end = min(least, *(run[0].last + b"\0" for run in runs))
             parts = [part for run in runs for part in self._take(run, end)]
             self._runs = [run for run in self._runs if run]
-            yield self._order.complete(parts)
+            yield self._in_order(parts)
         if self._bytes > self._most:
             self._spill()
 
@@ -315,17 +250,56 @@ class WaitingRows:
                 self._file.seek(first.offset)
                 batch = pa.ipc.read_record_batch(pa.py_buffer(self._file.read(first.length)), self._schema)
                 rows = pa.Table.from_batches([batch])
-                part = Ascending(rows, self._order.keys_of(rows), are_distinct=first.are_distinct)
+                part = Ascending(rows, self._keys_of(rows), first.are_distinct)
             else:
                 part = first
-                self._bytes -= part.size
-            count = len(part) if part.last < end else bisect_left(KeyTexts(part.keys), end)
+                self._bytes -= part.rows.nbytes
+            length = len(part.keys)
+            count = length if part.last < end else bisect_left(part.keys, end, key=as_bytes)
             yield part.slice(0, count)
-            if count < len(part):
-                rest = part.slice(count, len(part))
-                rest = rest.copy() if len(rest) <= count else rest  # so that the others can be freed
+            if count < length:
+                rest = part.slice(count, length)
+                if length - count <= count:  # copied, so that the others can be freed
+                    order = positions(np.arange(length - count))
+                    rest = Ascending(rest.rows.take(order), rest.keys.take(order), rest.are_distinct)
                 run.appendleft(rest)
-                self._bytes += rest.size
+                self._bytes += rest.rows.nbytes
+
+    def _by_key(self, *tables: pa.Table) -> Ascending:
+        """Sort the rows of tables by key alone; all have keys."""
+        rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        keys = self._keys_of(rows)
+        if pc.all(pc.less(keys[:-1], keys[1:]), min_count=0).as_py():
+            return Ascending(rows, keys, are_distinct=True)
+        if not ascends(keys):
+            order = pc.sort_indices(keys)
+            rows, keys = rows.combine_chunks().take(order), keys.take(order)
+        return Ascending(rows, keys, are_distinct=False)
+
+    def _keys_of(self, rows: pa.Table) -> pa.BinaryArray:
+        return joined(rows.column(self._key)).cast(pa.binary())
+
+    def _in_order(self, parts: Sequence[Ascending]) -> pa.Table:
+        found = parts[0] if len(parts) == 1 else self._by_key(*(part.rows for part in parts))
+        if found.are_distinct or not self._others:
+            return found.rows
+        first = true_positions(pc.equal(found.keys[:-1], found.keys[1:]))
+        if not len(first):
+            return found.rows
+        columns = found.rows.select(self._others).combine_chunks()
+        is_wrong = _is_greater(columns, first)
+        if not is_wrong.any():
+            return found.rows
+        # Sort only the runs of equal keys of which some rows are not in order.
+        runs = np.cumsum(np.diff(first, prepend=first[0] - 1) > 1)
+        is_wrong = np.isin(runs, runs[is_wrong])
+        first, runs = first[is_wrong], runs[is_wrong]
+        is_last = np.append(np.diff(runs) > 0, True)
+        rows = np.insert(first, np.flatnonzero(is_last) + 1, first[is_last] + 1)
+        runs = np.insert(runs, np.flatnonzero(is_last) + 1, runs[is_last])
+        order = np.arange(len(found.keys))
+        order[rows] = rows[_order(runs, columns, rows)]
+        return found.rows.combine_chunks().take(positions(order))
 
     def _spill(self) -> None:
         with named("the folder for temporary files (TMPDIR)"):
@@ -340,9 +314,10 @@ class WaitingRows:
 
     def _written(self, part: Ascending) -> Iterator[_Spilled]:
         most = max(_LEAST_BATCH_BYTES, min(_BATCH_BYTES, self._most // (4 * len(self._runs))))
-        step = max(1, len(part) * most // max(1, part.size))
-        for start in range(0, len(part), step):
-            some = part.slice(start, min(start + step, len(part)))
+        length = len(part.keys)
+        step = max(1, length * most // max(1, part.rows.nbytes))
+        for start in range(0, length, step):
+            some = part.slice(start, min(start + step, length))
             (batch,) = some.rows.combine_chunks().to_batches()
             data = batch.serialize()
             self._file.seek(self._end)

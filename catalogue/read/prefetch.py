@@ -48,11 +48,6 @@ class LoadedRowGroup:
                 piece = body if len(part.range) == len(body) else body[start : start + len(part.range)]
                 self.pieces.setdefault(part.column, {})[part.range.start] = piece
 
-    def data(self, column: ColumnRead) -> bytes:
-        """Return the dictionary page and pages, or the whole chunk."""
-        name = column.chunk.column.name
-        return b"".join([self.cut(name, range_) for range_ in column.ranges])
-
     def cut(self, column: str, range_: ByteRange) -> bytes:
         pieces = self.pieces[column]
         whole = pieces.get(range_.start)
@@ -152,7 +147,7 @@ class Prefetcher:
         under_way: deque[tuple[PlannedRequest, Future[Response] | None]] = deque()
         size, most = 0, in_flight(self._plan)
         # With a limit, only one request is made ahead of decoding.
-        ahead = 2 if self._plan.stops_early else len(waiting)
+        ahead = 2 if self._plan.query.stops_early else len(waiting)
         try:
             while waiting or under_way:
                 while waiting and len(under_way) < ahead:
@@ -281,7 +276,7 @@ def bundle_sizes(plan: ReadPlan) -> Iterator[int]:
             its_rows = sum(map(len, group.rows))
             its_size = its_rows * sum(each.total_uncompressed_size / max(1, each.num_values) for each in chunks)
             full = count >= most or rows + its_rows > MOST_ROWS or size + its_size > MOST_BYTES
-            if count and (full or plan.stops_early or its_shape != shape):
+            if count and (full or plan.query.stops_early or its_shape != shape):
                 yield count
                 most = min(2 * most, MOST_ROW_GROUPS)
                 count = rows = 0

@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +17,12 @@ from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_second_wave
 from catalogue.plan.requests import PlannedRequest, plan_requests
-from catalogue.query.resolved_query import DRAWN_ORDER
+from catalogue.query.resolved_query import DRAWN_ORDER, Matching, Residual
 from catalogue.read.decode import Numbered, aligned, checked, decode, requested, valid
-from catalogue.read.key_order import GroupsLeft, KeysLeft, Piece, result_of
+from catalogue.read.key_order import KeysLeft, Piece, leasts_after, result_of
 from catalogue.read.prefetch import IN_FLIGHT, Bundle, LoadedRowGroup, Prefetcher, bundle_sizes
-from catalogue.read.residual import Residual
-from catalogue.read.streams import BATCH_ROWS, ReadEvents, batches_of, limited
+from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS, ReadEvents
 from catalogue.source.checks import Response, Source
-
-if TYPE_CHECKING:
-    import duckdb
 
 _FEW_ROWS = 1 << 12
 """Rows of a piece that take less time than a further piece."""
@@ -51,44 +47,67 @@ def read(
     if plan.query.limit == 0:
         return
     with ExitStack() as stack:
-        connection = None
+        matching: Matching | None = None
         if plan.query.where:
-            from catalogue.query.where import connect
+            from catalogue.query.where import connect, where_positions
 
-            connection = stack.enter_context(connect())
+            matching = partial(where_positions, connection=stack.enter_context(connect()))
         events = events or ReadEvents()
         columnar: Iterable[Piece] = ()
         blocks: Iterable[Piece] = ()
         if plan.files:
-            reading = _Reading(plan, Prefetcher(plan, source, executor), connection, events)
+            reading = _Reading(plan, Prefetcher(plan, source, executor), matching, events)
             columnar = stack.enter_context(closing(reading.pieces()))
         if plan.blocks:
             from catalogue.read.block_reader import block_pieces
 
-            blocks = stack.enter_context(closing(block_pieces(plan, source, executor, connection, events)))
+            blocks = stack.enter_context(closing(block_pieces(plan, source, executor, matching, events)))
         for rows in limited(result_of(plan, columnar, blocks), plan.query.limit, events):
             yield from batches_of(rows.select(plan.schema.names))
+
+
+def limited(tables: Iterable[pa.Table], limit: int | None, events: ReadEvents) -> Iterator[pa.Table]:
+    """Yield the rows up to a limit; ``tables`` is not read further than necessary."""
+    if limit is None:
+        yield from tables
+        return
+    for rows in tables:
+        yield rows.slice(0, limit)
+        if rows.num_rows > limit:
+            events.cut()
+        limit -= rows.num_rows
+        if limit <= 0:
+            return
+
+
+def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    step = max(1, min(BATCH_ROWS, BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
+    for start in range(0, rows.num_rows, step):
+        yield from rows.slice(start, step).combine_chunks().to_batches()
 
 
 _Rows = tuple[pa.Table, bytes]
 """Rows, and a lower bound of the keys after them in the same row group."""
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Chosen(Bundle):
     """A bundle whose rows are chosen; bytes of other columns may still be requested."""
 
-    bundle: Bundle
-    rows: np.ndarray
-    """Their numbers in the bundle."""
-    decided: pa.Table
-    """Columns of the first wave."""
-    later: Sequence[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]]
+    def __init__(
+        self,
+        groups: Sequence[LoadedRowGroup],
+        rows: np.ndarray,
+        decided: pa.Table,
+        later: Sequence[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]] = (),
+    ) -> None:
+        """Take the numbers of the rows in the bundle, their columns of the first wave, and requests for others."""
+        super().__init__(groups)
+        self.rows, self.decided, self.later = rows, decided, later
 
     @property
     def size(self) -> int:
         """Bytes in memory or requested."""
-        size: int = self.bundle.size + self.decided.nbytes + self.rows.nbytes
+        size: int = super().size + self.decided.nbytes + self.rows.nbytes
         return size + sum(len(fetch.range) for _, fetch, _ in self.later)
 
     @property
@@ -99,27 +118,24 @@ class _Waiting:
         for _, _, future in self.later:
             future.cancel()
 
-    def split(self) -> "Iterator[_Waiting]":
-        for n, part in enumerate(self.bundle.parts(self.rows)):
-            rows = self.rows[part] - self.bundle.starts[n]
-            decided = self.decided.slice(part.start, len(rows))
-            yield _Waiting(Bundle([self.bundle.groups[n]]), rows, decided, ())
+    def split(self) -> "Iterator[_Chosen]":
+        for n, part in enumerate(self.parts(self.rows)):
+            rows = self.rows[part] - self.starts[n]
+            yield _Chosen([self.groups[n]], rows, self.decided.slice(part.start, len(rows)))
 
 
 class _Reading:
-    def __init__(
-        self, plan: ReadPlan, arrivals: Prefetcher, connection: "duckdb.DuckDBPyConnection | None", events: ReadEvents
-    ) -> None:
+    def __init__(self, plan: ReadPlan, arrivals: Prefetcher, matching: Matching | None, events: ReadEvents) -> None:
         self._plan = plan
         self._arrivals = arrivals
         self._events = events
-        self._residuals = {untyped: Residual(plan.query.of(untyped=untyped), connection) for untyped in (False, True)}
+        self._residuals = {untyped: Residual(plan.query.of(untyped=untyped), matching) for untyped in (False, True)}
         self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
-        self._left = GroupsLeft(plan) if plan.query.is_inorder else None
+        self._leasts_after = leasts_after(plan) if plan.query.is_inorder else None
 
     def pieces(self) -> Generator[Piece, None, None]:
         """Yield rows, and an empty piece after each row group or bundle."""
-        waiting: deque[_Waiting | LoadedRowGroup] = deque()
+        waiting: deque[Bundle] = deque()
         size = done = 0
         groups = self._arrivals.groups()
         try:
@@ -128,39 +144,44 @@ class _Reading:
                 for _ in map(waiting.append, self._choose(Bundle(list(islice(groups, count))))):
                     size += waiting[-1].size
                 # While a row group waits for bytes, start the next ones, unless a limit may end the read early.
-                while waiting and (size > IN_FLIGHT or self._plan.stops_early or not _is_awaited(waiting[0])):
+                while waiting and (
+                    size > IN_FLIGHT
+                    or self._plan.query.stops_early
+                    or not (isinstance(waiting[0], _Chosen) and waiting[0].awaited)
+                ):
                     size -= waiting[0].size
-                    done, first = done + _count(waiting[0]), done
+                    done, first = done + len(waiting[0].groups), done
                     yield from self._pieces_of(waiting.popleft(), first)
             while waiting:
-                done, first = done + _count(waiting[0]), done
+                done, first = done + len(waiting[0].groups), done
                 yield from self._pieces_of(waiting.popleft(), first)
         finally:
             groups.close()
             for left in waiting:
-                if isinstance(left, _Waiting):
+                if isinstance(left, _Chosen):
                     left.cancel()
 
-    def _pieces_of(self, each: _Waiting | LoadedRowGroup, first: int) -> Iterator[Piece]:
-        last, left = first + _count(each) - 1, self._left
-        if not left:
-            yield from (Piece(rows, b"") for rows, _ in self._rows(each))
-        elif first == last:
-            for rows, least in self._rows(each):
-                yield Piece(rows, min(least, left.after(first)))
-            yield Piece(None, left.after(first))
+    def _pieces_of(self, bundle: Bundle, first: int) -> Iterator[Piece]:
+        if self._leasts_after is None:
+            yield from (Piece(rows, b"") for rows, _ in self._rows(bundle))
+            return
+        after = self._leasts_after[first + len(bundle.groups) - 1]
+        if len(bundle.groups) == 1:
+            for rows, least in self._rows(bundle):
+                yield Piece(rows, min(least, after))
+            yield Piece(None, after)
         else:
-            found = [rows for rows, _ in self._rows(each)]
-            yield Piece(pa.concat_tables(found) if found else None, left.after(last))
+            found = [rows for rows, _ in self._rows(bundle)]
+            yield Piece(pa.concat_tables(found) if found else None, after)
 
-    def _choose(self, bundle: Bundle) -> Iterator[_Waiting | LoadedRowGroup]:
+    def _choose(self, bundle: Bundle) -> Iterator[Bundle]:
         """Choose the rows to decode and request their other columns, unless all rows are read.
 
         After an error, the row groups are tried one by one.
         """
         only = bundle.groups[0]
         if len(bundle.groups) == 1 and not (only.read.by_pages or only.read.later):
-            yield only
+            yield bundle
             return
         try:
             for group in bundle.groups:
@@ -171,17 +192,14 @@ class _Reading:
                 for group in bundle.groups:
                     yield from self._choose(Bundle([group]))
             elif isinstance(error, BadPageIndex):
-                yield self._whole(bundle.groups[0], error)
+                yield self._whole(only, error)
             else:
                 raise
         else:
             yield chosen
 
-    def _residual(self, group: LoadedRowGroup) -> Residual:
-        return self._residuals[group.read.untyped]
-
-    def _decide(self, bundle: Bundle) -> _Waiting:
-        residual = self._residual(bundle.groups[0])
+    def _decide(self, bundle: Bundle) -> _Chosen:
+        residual = self._residuals[bundle.groups[0].read.untyped]
         query = residual.query
         candidates = bundle.candidates
         columns = {}
@@ -189,10 +207,7 @@ class _Reading:
             name = reads[0].chunk.column.name
             if reads[0].later or name not in query.deciding_columns:
                 continue
-            numbered = self._decoded(bundle, reads)
-            if name == self._key:
-                numbered = checked(bundle, reads, numbered)
-            columns[name] = requested(numbered, candidates)
+            columns[name] = requested(self._decoded(bundle, reads), candidates)
         available = {*columns, *(name for name in self._path_columns if name in query.tested_columns)}
         names = [name for name in self._plan.row_schema.names if name in available]
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
@@ -208,38 +223,38 @@ class _Reading:
         rows = np.concatenate([np.arange(0), *numbers])
         decided = pa.concat_tables(tables)
         parts = zip(bundle.groups, bundle.parts(rows), bundle.starts.tolist(), strict=False)
-        chosen = Bundle([group.narrowed(rows[part] - begin) for group, part, begin in parts])
-        if chosen.groups[0].read.drawn:
-            decided = decided.append_column(*_order_column(chosen, rows))
+        chosen = [group.narrowed(rows[part] - begin) for group, part, begin in parts]
+        if chosen[0].read.drawn:
+            decided = decided.append_column(*_order_column(Bundle(chosen), rows))
         later = []
-        for group in chosen.groups:
+        for group in chosen:
             columns_later = [read for read in group.read.columns if read.later and group.read.rows]
             requests = plan_second_wave(group.file, group.read.ordinal, columns_later, self._plan.cost)
             later += [(group, fetch, self._arrivals.submit(fetch)) for fetch in requests]
-        return _Waiting(chosen, rows, decided, later)
+        return _Chosen(chosen, rows, decided, later)
 
     # ---- their values ----
 
-    def _rows(self, each: _Waiting | LoadedRowGroup) -> Iterator[_Rows]:
-        if isinstance(each, LoadedRowGroup):
-            yield from self._streamed(each)
+    def _rows(self, bundle: Bundle) -> Iterator[_Rows]:
+        groups = bundle.groups
+        if not isinstance(bundle, _Chosen):
+            yield from self._streamed(groups[0], bundle)
             self._events.done()
             return
-        groups = each.bundle.groups
         try:
-            for group, fetch, future in each.later:
+            for group, fetch, future in bundle.later:
                 group.take(fetch, future.result().body)
         finally:
-            each.cancel()
+            bundle.cancel()
         try:
             for group in groups:
                 group.check(later=True)
-            tables = self._chosen(each)
+            tables = self._chosen(bundle)
             if len(groups) > 1:
                 tables = iter(list(tables))
         except FormatError as error:
             if len(groups) > 1:
-                for alone in each.split():
+                for alone in bundle.split():
                     yield from self._rows(alone)
             elif isinstance(error, BadPageIndex):
                 yield from self._rows(self._whole(groups[0], error))
@@ -250,8 +265,8 @@ class _Reading:
         for _ in groups:
             self._events.done()
 
-    def _chosen(self, each: _Waiting) -> Iterator[_Rows]:
-        bundle, decided, residual = each.bundle, each.decided, self._residual(each.bundle.groups[0])
+    def _chosen(self, bundle: _Chosen) -> Iterator[_Rows]:
+        decided, residual = bundle.decided, self._residuals[bundle.groups[0].read.untyped]
         if decided.num_rows < _FEW_ROWS * max((column.num_chunks for column in decided.columns), default=0):
             decided = decided.combine_chunks()
         columns = {
@@ -259,15 +274,12 @@ class _Reading:
         }
         for reads in bundle.columns:
             if (name := reads[0].chunk.column.name) not in columns:
-                numbered = self._decoded(bundle, reads, each.rows)
-                columns[name] = requested(
-                    checked(bundle, reads, numbered) if name == self._key else numbered, each.rows
-                )
+                columns[name] = requested(self._decoded(bundle, reads, bundle.rows), bundle.rows)
         undecided = {*residual.query.tested_columns} - {*decided.column_names}
         tests = [*decided.column_names, *self._keys_that_match(bundle)]
         keys = self._keys_left(decided.column(self._key).chunks) if self._key in decided.column_names else None
         stop = 0
-        for table in aligned(columns, each.rows, self._plan.row_schema, bundle, self._plan.query.table):
+        for table in aligned(columns, bundle.rows, self._plan.row_schema, bundle, self._plan.query.table):
             stop += table.num_rows
             tested = valid(table, bundle, undecided)
             rows, _ = residual.keep(tested, decided=tests)
@@ -275,20 +287,17 @@ class _Reading:
                 yield valid(rows, bundle), keys.at(stop) if keys else b""
 
     def _keys_left(self, keys: Sequence[pa.StringArray]) -> KeysLeft | None:
-        if self._left and sum(map(len, keys)) > BATCH_ROWS:
+        if self._leasts_after and sum(map(len, keys)) > BATCH_ROWS:
             return KeysLeft(piece.cast(pa.binary()) for piece in keys)
         return None
 
-    def _streamed(self, group: LoadedRowGroup) -> Iterator[_Rows]:
-        bundle, residual = Bundle([group]), self._residual(group)
+    def _streamed(self, group: LoadedRowGroup, bundle: Bundle) -> Iterator[_Rows]:
+        residual = self._residuals[group.read.untyped]
         columns = {}
         keys: KeysLeft | None = None
         for read in group.read.columns:
-            numbered = self._decoded(bundle, [read])
-            if read.chunk.column.name == self._key:
-                numbered = checked(bundle, [read], numbered)
-            values = (values for _, values in numbered)
-            if read.chunk.column.name == self._key and self._left:
+            values = (values for _, values in self._decoded(bundle, [read]))
+            if read.chunk.column.name == self._key and self._leasts_after:
                 first = [*values]  # all keys are known before the first row is returned
                 keys = self._keys_left(first)
                 first.reverse()
@@ -316,9 +325,11 @@ class _Reading:
     def _decoded(
         self, bundle: Bundle, reads: Sequence[ColumnRead], rows: np.ndarray | None = None
     ) -> Iterator[Numbered]:
-        return decode(bundle, reads, self._plan.row_schema.field(reads[0].chunk.column.name).type, rows)
+        name = reads[0].chunk.column.name
+        numbered = decode(bundle, reads, self._plan.row_schema.field(name).type, rows)
+        return checked(bundle, reads, numbered) if name == self._key else numbered
 
-    def _whole(self, group: LoadedRowGroup, why: BadPageIndex) -> LoadedRowGroup:
+    def _whole(self, group: LoadedRowGroup, why: BadPageIndex) -> Bundle:
         """Read a row group again, without its page index."""
         self._events.notify(f"{group.where}: {why}; it is read without its page index")
         self._events.uncount(group.file.file.crawl, group.read.counted)
@@ -334,15 +345,7 @@ class _Reading:
         finally:
             for _, future in arriving:
                 future.cancel()
-        return whole
-
-
-def _count(each: _Waiting | LoadedRowGroup) -> int:
-    return len(each.bundle.groups) if isinstance(each, _Waiting) else 1
-
-
-def _is_awaited(each: _Waiting | LoadedRowGroup) -> bool:
-    return isinstance(each, _Waiting) and each.awaited
+        return Bundle([whole])
 
 
 def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:

@@ -1,17 +1,14 @@
 """Streams of rows."""
 
 import atexit
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from threading import RLock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from weakref import WeakSet
 
 from catalogue.errors import SourceError
 from catalogue.source.byte_ranges import FileVersion
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -75,23 +72,3 @@ class ReadEvents:
     """Called if rows beyond the limit were read."""
     note_version: Callable[[str, str, FileVersion | None], None] = lambda _crawl, _path, _version: None
     """Called with crawl, path and version of each file with blocks; with None if it is not the expected version."""
-
-
-def limited(tables: "Iterable[pa.Table]", limit: int | None, events: ReadEvents) -> "Iterator[pa.Table]":
-    """Yield the rows up to a limit; ``tables`` is not read further than necessary."""
-    if limit is None:
-        yield from tables
-        return
-    for rows in tables:
-        yield rows.slice(0, limit)
-        if rows.num_rows > limit:
-            events.cut()
-        limit -= rows.num_rows
-        if limit <= 0:
-            return
-
-
-def batches_of(rows: "pa.Table") -> "Iterator[pa.RecordBatch]":
-    step = max(1, min(BATCH_ROWS, BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
-    for start in range(0, rows.num_rows, step):
-        yield from rows.slice(start, step).combine_chunks().to_batches()

@@ -21,8 +21,8 @@ from catalogue.query.key_intervals import KeyIntervals
 from catalogue.read.decode import decode, valid
 from catalogue.read.key_order import Piece, in_key_order, in_time_order
 from catalogue.read.prefetch import Bundle, Prefetcher
-from catalogue.read.reader import read
-from catalogue.read.streams import ReadEvents, batches_of, limited
+from catalogue.read.reader import batches_of, limited, read
+from catalogue.read.streams import ReadEvents
 from catalogue.settings import Settings, load_settings
 from catalogue.source.checks import Source
 from catalogue.source.open import open_source

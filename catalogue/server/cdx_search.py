@@ -135,7 +135,7 @@ class CdxSearch:
         with closing(fetch_blocks(plan, question.source(), self._session.request_threads, events)) as fetched:
             for request, response in fetched:
                 blocks += inflate_blocks(request.planned.blocks, request.read, response.body, response.total_size)
-        question.finish()
+        question.lists().save_versions()
         for block in blocks:
             self._memory.keep_block(self.state, block)
         return self._lines(blocks, question.query.intervals)

@@ -27,8 +27,7 @@ from catalogue.reports import coverage_rows, disk_sizes, sql_rows
 from catalogue.selection import select_stored
 from catalogue.server import json_models as models
 from catalogue.server.figures import Totals
-from catalogue.server.responses import describe_error, error_answer, json_bytes, run_query, service_of
-from catalogue.server.service import check_memory
+from catalogue.server.responses import check_memory, describe_error, error_answer, json_bytes, run_query, service_of
 from catalogue.session import Session
 from catalogue.settings import package_version
 
@@ -264,7 +263,7 @@ def _limited(captures: Captures, most: int = _MAX_ROW_GROUPS) -> Captures:
 def _check_cost(plan: ReadPlan, spent: int, received: int) -> None:
     """Refuse expensive queries; without filters other than keys, a limit ends them early."""
     requests, size = plan.requests, plan.bytes
-    if plan.stops_early and plan.query.keys_decide:
+    if plan.query.stops_early and plan.query.keys_decide:
         requests, size = len(plan.indexes), sum(len(fetch.range) for fetch in plan.indexes)
     requests, size = spent + requests, received + size
     if requests > _MAX_REQUESTS or size > _MAX_BYTES:

@@ -1,11 +1,12 @@
 """What the CDX API keeps in memory."""
 
+from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from typing import Any, cast
+from threading import Lock
+from typing import cast
 
 from catalogue.cdx.blocks import Block
 from catalogue.commoncrawl.manifests import Crawl
-from catalogue.resource_limits import RecentValues
 from catalogue.server.cdx_paging import ResultPage
 from catalogue.server.cdx_request import CdxRequest
 from catalogue.surt import KeyInterval
@@ -15,14 +16,34 @@ _ENTRY, _INTERVAL, _LINE = 500, 300, 60
 """Bytes of an entry without key and value, of an interval without its keys, and of a line without its text, about."""
 
 
-class Memory(RecentValues[Any]):
-    """Values of a limited number of bytes, about.
+class Memory:
+    """Values of a limited number of bytes, about, for any thread; the least recently used ones are dropped.
 
     A value is valid for one state of the store, see ``Store.state``, which was read before the value was made.
     """
 
     def __init__(self, limit: int = MEMORY) -> None:
-        super().__init__(limit)
+        """Keep values up to this size; a value larger than a quarter of it is not kept."""
+        self._limit = limit
+        self._values: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
+        self._lock = Lock()
+        self.size = 0
+
+    def get(self, key: Hashable) -> object:
+        with self._lock:
+            if found := self._values.get(key):
+                self._values.move_to_end(key)
+                return found[0]
+        return None
+
+    def put(self, key: Hashable, value: object, size: int = 1) -> None:
+        if size > self._limit // 4:
+            return
+        with self._lock:
+            self.size += size - self._values.pop(key, (None, 0))[1]
+            self._values[key] = value, size
+            while self.size > self._limit:
+                self.size -= self._values.popitem(last=False)[1][1]
 
     def crawl(self, state: str, name: str) -> Crawl | None:
         """Return a crawl that was requested by its complete name."""

@@ -3,27 +3,41 @@
 import asyncio
 import json
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from catalogue import errors
-from catalogue.server.service import Service
+from catalogue.captures import Captures
+from catalogue.plan.plan import ReadPlan
 from catalogue.session import Session
+
+if TYPE_CHECKING:
+    from catalogue.server.service import Service
 
 T = TypeVar("T")
 
 _MAX_SECONDS = 25.0
 """Time for a query, including the queue: clients wait 30 s for an answer."""
+_MAX_IN_MEMORY, _BLOCK_CAPTURES = 2_000_000, 3000
+"""Most captures in memory, and those of a block, about."""
 _RETRY_SECONDS, _RETRY_UNAVAILABLE_SECONDS = 30, 3600
 """``Retry-After`` where the error has none."""
 
 
-def service_of(request: Request) -> Service:
+def service_of(request: Request) -> "Service":
     service: Service = request.app.state.service
     return service
+
+
+def check_memory(captures: Captures, plan: ReadPlan) -> None:
+    """Refuse a plan of ``latest``, ``unique`` or ``ordered`` captures that are too many for memory."""
+    rows = plan.rows + _BLOCK_CAPTURES * plan.block_count
+    if (captures.distinct or plan.query.ordered) and rows > _MAX_IN_MEMORY:
+        message = f"latest, unique and ordered hold {rows:,} captures in memory; the limit is {_MAX_IN_MEMORY:,}"
+        raise errors.TooExpensive(message)
 
 
 async def run_query(request: Request, query: Callable[[Session], T], *, key: Hashable = None) -> T:

@@ -27,7 +27,7 @@ from catalogue.query.parameters import Interface, one_of, parameters_of
 from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
 from catalogue.selection import select
-from catalogue.server.service import check_memory
+from catalogue.server.responses import check_memory
 from catalogue.session import Session
 from catalogue.surt import Match, parse_pattern
 

@@ -10,10 +10,8 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any, TypeVar
 
-from catalogue.captures import Captures
 from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.errors import Busy, CatalogueError, NotHarvested, TooExpensive
-from catalogue.plan.plan import ReadPlan
 from catalogue.records.document import Documents
 from catalogue.server.crawl_harvest import KnownCrawls, OnDemandHarvester
 from catalogue.server.figures import Figures, Totals
@@ -25,7 +23,6 @@ from catalogue.source.rate_limit import Clock, SystemClock
 T = TypeVar("T")
 
 _DOCUMENT_SECONDS = 5.0
-_MAX_IN_MEMORY, _BLOCK_CAPTURES = 2_000_000, 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +213,3 @@ class Service:
             del self._clients[answer]
             if self._running.get(key) is answer:
                 del self._running[key]
-
-
-def check_memory(captures: Captures, plan: ReadPlan) -> None:
-    """Refuse a plan of ``latest``, ``unique`` or ``ordered`` captures that are too many for memory."""
-    rows = plan.rows + _BLOCK_CAPTURES * plan.block_count
-    if (captures.distinct or plan.query.ordered) and rows > _MAX_IN_MEMORY:
-        message = f"latest, unique and ordered hold {rows:,} captures in memory; the limit is {_MAX_IN_MEMORY:,}"
-        raise TooExpensive(message)

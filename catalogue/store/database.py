@@ -73,6 +73,8 @@ class Store:
         if create and self.read_only:
             raise unwritable(path)
         with disk_errors(path):
+            if create:
+                make_folder(path.parent)
             self._connection = self._connect()
 
     def __enter__(self) -> Self:
@@ -82,7 +84,6 @@ class Store:
         self.close()
 
     def _connect(self) -> sqlite3.Connection:
-        make_folder(self.path.parent)
         footprint: Footprint | None = None
         if self.read_only:
             connection, footprint = open_to_read(self.path)

@@ -88,7 +88,7 @@ def stored_sources(path: Path) -> list[str]:
     """Return the sources of the newest and of the oldest file; none if they cannot be read in time."""
     ends = "SELECT value FROM files WHERE rowid IN (SELECT max(rowid) FROM files UNION SELECT min(rowid) FROM files)"
     versions = [file_version_of(value) for (value,) in _rows(path, f"{ends} ORDER BY rowid DESC")]
-    return list(dict.fromkeys(each[0] for each in versions if each and isinstance(each[0], str)))
+    return list(dict.fromkeys(each.origin for each in versions if each and isinstance(each.origin, str)))
 
 
 def _rows(path: Path, sql: str, *parameters: str, seconds: float = _TIMEOUT) -> list[tuple[object]]:

@@ -50,13 +50,8 @@ class StoredFile:
     note: str = ""
 
     @property
-    def pin(self) -> FileVersion:
-        """Return the version that requests for the file expect."""
+    def version(self) -> FileVersion:
         return FileVersion(self.size, self.etag, self.source)
-
-    @property
-    def version(self) -> tuple[str, int, str | None]:
-        return self.source, self.size, self.etag
 
     @property
     def fetched_at(self) -> datetime:
@@ -99,13 +94,13 @@ def has_valid_digest(value: object) -> bool:
     return hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() == version_of(value)
 
 
-def file_version_of(value: object) -> tuple[str, int, str | None] | None:
+def file_version_of(value: object) -> FileVersion | None:
     """Return ``StoredFile.version`` of a value without decompressing it; None if it is damaged."""
     if not isinstance(value, bytes) or not has_valid_digest(value):
         return None
     try:
         _, fields = json.loads(value[1 + DIGEST_SIZE : value.index(b"\n", 1 + DIGEST_SIZE)])
-        return fields["source"], fields["size"], fields["etag"]
+        return FileVersion(fields["size"], fields["etag"], fields["source"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 

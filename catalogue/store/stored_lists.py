@@ -30,6 +30,7 @@ from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile, marker
 
 if TYPE_CHECKING:
+    from catalogue.cdx.block_file import StoredList
     from catalogue.cdx.known_lines import Fragment, KnownLines
 
 REQUESTED = "requested/"
@@ -144,6 +145,18 @@ def blocks_folder(store: Store) -> Path:
 
 def list_file(store: Store, crawl: str) -> Path:
     return blocks_folder(store) / f"{crawl}.parquet"
+
+
+def open_list(store: Store, crawl: str) -> "StoredList | None":
+    """Open the stored list of a crawl; None if it is not stored.
+
+    Raises:
+        StoreDamaged: if it is damaged.
+    """
+    from catalogue.cdx.block_file import StoredList
+
+    document = store.get("documents", LISTS + crawl)
+    return StoredList(list_file(store, crawl), document.data) if document else None
 
 
 def crawls_with_blocks(store: Store) -> list[str]:

@@ -19,10 +19,11 @@ import pyarrow.parquet as pq
 from catalogue.atomic_files import whole_file
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
-from catalogue.parquet.arrow_arrays import array_of, booleans, integer, integers, positions, text, texts
+from catalogue.parquet.arrow_arrays import array_of, booleans, integers, positions, texts
 from catalogue.parquet.dictionary_pages import TEXT, dictionary_values, kind_of_values
 from catalogue.parquet.model import ColumnChunk
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.query.resolved_query import without_unknown
+from catalogue.tables.crawl_table import FileMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 Place = tuple[str, int]
 """A row group: the path of its file, and its number."""
 
-_STATUS = "fetch_status"
-_MEDIA_TYPE, _DETECTED_TYPE, _UNKNOWN_TYPE = "content_mime_type", "content_mime_detected", "unk"
+_DETECTED_TYPE = "content_mime_detected"
 _FILE = pa.schema(
     [
         ("column_name", pa.string()),  # null: ``value`` is a path, and ``row_groups`` are its row groups
@@ -118,17 +118,6 @@ class CrawlValues:
 
 def _has_kind(column_type: pa.DataType, kind: str) -> bool:
     return bool(pa.types.is_string(column_type) if kind == TEXT else pa.types.is_integer(column_type))
-
-
-def without_unknown(name: str, values: pa.Array) -> pa.Array:
-    """Replace unknown statuses of Common Crawl's index, -1, and media types, ``unk``, by null."""
-    if name == _MEDIA_TYPE and len(values) and values.type == pa.string():
-        unknown = pc.equal(values, text(_UNKNOWN_TYPE))
-        return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
-    if name != _STATUS or not len(values) or not pa.types.is_signed_integer(values.type):
-        return values
-    unknown = pc.less(values, integer(0, values.type))
-    return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
 
 
 def dictionary_pages(file: FileMetadata, names: "Container[str] | None" = None) -> Iterator[DictionaryPage]:

@@ -1,7 +1,8 @@
 """The row groups of a crawl, as a query finds and uses them."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -12,15 +13,14 @@ import pyarrow as pa
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import StoreLocked
 from catalogue.parquet.arrow_arrays import positions
-from catalogue.parquet.column_chunk import LazyChunks
-from catalogue.parquet.footer import SIGNED, decode_chunks
-from catalogue.parquet.model import Column, ColumnChunk, Footer, RowGroup
+from catalogue.parquet.column_chunk import LazyChunks, decode_chunks
+from catalogue.parquet.model import SIGNED, Column, ColumnChunk, Footer, RowGroup
+from catalogue.parquet.page_index import Indexes
 from catalogue.query.key_intervals import KeyIntervals
-from catalogue.resource_limits import RecentValues
-from catalogue.source.byte_ranges import FileVersion
+from catalogue.query.random_order import DrawnRows
+from catalogue.source.byte_ranges import ByteRange
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.tables.file_metadata import FileMetadata
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.table_schema import TABLE, decode_columns
 
@@ -28,10 +28,44 @@ _Found = TypeVar("_Found")
 _VALUES = [name for name in TABLE.names if name not in {"footer_size", "utc_times", "has_page_index"}]
 _PARTS = 128
 """Parts whose flat columns are in memory, of some 0.1 MB each."""
-_ROW_GROUPS = 2048
-"""Row groups in memory, of some 10 kB each."""
+_DECODED = 8
+"""Parts with decoded row groups, of some 10 kB each."""
 _FOOTERS = 64
 """Footers in memory, of some 0.1 MB each."""
+
+
+def _no_indexes(_: int) -> Indexes | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class FileMetadata:
+    """An index file with row groups that may match, and what is stored about it."""
+
+    file: IndexFile
+    stored: StoredFile
+    """The value of the store, without the footer's bytes."""
+    footer: Footer
+    """The footer with these row groups; column chunks are decoded at first use."""
+    indexes: Callable[[int], Indexes | None] = field(default=_no_indexes, compare=False)
+    """It returns the stored page indexes and bounds of a row group."""
+    cached: tuple[ByteRange, ...] = ()
+    drawn: Mapping[int, DrawnRows] | None = field(default=None, compare=False)
+    """The drawn rows of a sample, by row group; None for all."""
+    least: str = ""
+    """A lower bound of its keys, by which files are sorted."""
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def ordinals(self) -> tuple[int, ...]:
+        return tuple(group.ordinal for group in self.footer.row_groups)
+
+    def among(self, ordinals: Container[int]) -> "FileMetadata":
+        groups = tuple(group for group in self.footer.row_groups if group.ordinal in ordinals)
+        return replace(self, footer=replace(self.footer, row_groups=groups))
 
 
 _Row: TypeAlias = tuple[dict[str, Any], RowGroup]
@@ -83,7 +117,7 @@ class CrawlTable:
         self._repair = repair
         self._flat = lru_cache(_PARTS)(lambda part: self._reading(lambda opened: opened.read(part, _VALUES)))
         self._keys = lru_cache(_PARTS)(self._read_keys)
-        self._row_groups: RecentValues[_Row] = RecentValues(_ROW_GROUPS)
+        self._decoded = lru_cache(_DECODED)(lambda _part: dict[int, _Row]())
 
     def _reading(self, read: Callable[[TableFile], _Found]) -> _Found:
         try:
@@ -105,13 +139,11 @@ class CrawlTable:
         return _Keys(least, greatest, [*accumulate(greatest, max)], signed)
 
     def _rows(self, part: int, rows: Sequence[int]) -> list[_Row]:
-        found = {row: self._row_groups.get((part, row)) for row in rows}
-        if new := [row for row, known in found.items() if known is None]:
+        known = self._decoded(part)
+        if new := [row for row in rows if row not in known]:
             flat = self._flat(part).take(positions(np.array(new, np.int64)))
-            for row, of in zip(new, flat.to_pylist(), strict=True):
-                found[row] = made = self._row(of)
-                self._row_groups.put((part, row), made)
-        return [known for known in found.values() if known]
+            known |= zip(new, map(self._row, flat.to_pylist()), strict=True)
+        return [known[row] for row in rows]
 
     def _row(self, of: dict[str, Any]) -> _Row:
         columns = decode_columns(self._table.schemas[of["schema"]])
@@ -130,10 +162,17 @@ class CrawlTable:
         self, subset: str, intervals: KeyIntervals, may_match: Callable[[dict[str, Any]], bool] = bool
     ) -> list[FileMetadata]:
         """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path."""
+        parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
+        # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
+        signed = any(self._table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
         files: dict[str, list[_Row]] = {}
-        for row in self._matching(subset, intervals):
-            if row[0]["row_group"] is not None and may_match(row[0]):
-                files.setdefault(row[0]["path"], []).append(row)
+        for number in parts:
+            part = self._table.parts[number]
+            is_open = part.unbounded or (part.signed and signed)
+            if is_open or intervals.overlap(part.least.encode(), part.greatest.encode()):
+                for row in self._rows(number, self._places(number, intervals, signed=signed)):
+                    if row[0]["row_group"] is not None and may_match(row[0]):
+                        files.setdefault(row[0]["path"], []).append(row)
         return [self._file(files[path]) for path in sorted(files)]
 
     def _file(self, rows: Sequence[_Row]) -> FileMetadata:
@@ -142,7 +181,7 @@ class CrawlTable:
         in_order = tuple(sorted((group for _, group in rows), key=lambda group: group.ordinal))
         return FileMetadata(
             IndexFile(of["path"], of["crawl"], of["subset"]),
-            FileVersion(of["file_size"], of["etag"]),
+            StoredFile(b"", *(of[name] for name in ("file_size", "etag", "last_modified", "source", "taken"))),
             Footer(
                 of["file_num_rows"],
                 of["created_by"],
@@ -152,18 +191,7 @@ class CrawlTable:
                 of["ordered"],
             ),
             least=of["file_min_key"],
-            stored=StoredFile(b"", *(of[name] for name in ("file_size", "etag", "last_modified", "source", "taken"))),
         )
-
-    def _matching(self, subset: str, intervals: KeyIntervals) -> Iterator[_Row]:
-        parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
-        # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
-        signed = any(self._table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
-        for number in parts:
-            of = self._table.parts[number]
-            is_open = of.unbounded or (of.signed and signed)
-            if is_open or intervals.overlap(of.least.encode(), of.greatest.encode()):
-                yield from self._rows(number, self._places(number, intervals, signed=signed))
 
     def _places(self, part: int, intervals: KeyIntervals, *, signed: bool) -> list[int]:
         unbounded = self._table.parts[part].unbounded

@@ -12,8 +12,8 @@ from catalogue.commoncrawl.datasets import Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import FormatError, StoreDamaged
 from catalogue.parquet.arrow_arrays import array_of, positions
-from catalogue.parquet.footer import SIGNED, examine_footer, has_page_index, key_bounds
-from catalogue.parquet.model import Column, Footer, RowGroup
+from catalogue.parquet.footer import examine_footer, has_page_index, key_bounds
+from catalogue.parquet.model import SIGNED, Column, Footer, RowGroup
 from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile

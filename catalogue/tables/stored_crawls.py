@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import StoreLocked
-from catalogue.parquet.footer import SIGNED, UNSIGNED
-from catalogue.parquet.model import kind_of, wider
+from catalogue.parquet.model import SIGNED, UNSIGNED, kind_of, wider
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.tables.table_file import TableDamaged, TableFile
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 
     from catalogue.query.resolved_query import ResolvedQuery
     from catalogue.tables.column_values import CrawlValues
-    from catalogue.tables.crawl_table import CrawlTable, StoredFooters
-    from catalogue.tables.file_metadata import FileMetadata
+    from catalogue.tables.crawl_table import CrawlTable, FileMetadata, StoredFooters
 
 MARGIN = 31 * 24 * 60 * 60 * 1000
 """Milliseconds by which a crawl may have been fetched outside of its listed times."""
@@ -214,11 +212,11 @@ class StoredCrawls:
         for subset in self._chosen(crawl, subsets):
             stored, failed, listed = (each.get(subset, 0) for each in (state.files, state.failures, state.listed))
             total = max(listed, stored + failed)  # the list may have been deleted
-            run = f"run: {self._dataset.harvest_command(crawl, [subset])}"
+            what = f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested"
             if not total:
-                found.append(f"{subset} of {crawl} is not harvested; {run}")
-            elif stored < total:
-                found.append(f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested; {run}")
+                what = f"{subset} of {crawl} is not harvested"
+            if stored < total or not total:
+                found.append(f"{what}; run: {self._dataset.harvest_command(crawl, [subset])}")
         return tuple(found)
 
     def files(

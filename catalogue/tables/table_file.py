@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from catalogue.atomic_files import whole_file
-from catalogue.parquet.footer import MAGIC, SIGNED, TRAILER, with_trailer
 from catalogue.parquet.merge_footers import merge_footers
+from catalogue.parquet.model import MAGIC, SIGNED, TRAILER, with_trailer
 
 if TYPE_CHECKING:
     import pyarrow as pa

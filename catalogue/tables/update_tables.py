@@ -16,8 +16,7 @@ from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import VALUES, listed_files, manifests, requested_subsets
-from catalogue.tables.crawl_table import CrawlTable, StoredFooters
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import CrawlTable, FileMetadata, StoredFooters
 from catalogue.tables.make_table import FooterRows, make_table
 from catalogue.tables.table_file import TableDamaged, TableFile, write_table
 from catalogue.tables.tables_state import (
@@ -207,7 +206,6 @@ class _Update:
         return write_values(values_path(self._folder, crawl), collect_values(pages, self._dataset))
 
     def _with_indexes(self, file: FileMetadata) -> FileMetadata:
-        assert file.stored  # noqa: S101 - it is made from a table
         return replace(file, indexes=self._store.indexes(file.path, file.ordinals, file.stored).get)
 
     def _by_crawl(self, rows: Mapping[str, int]) -> dict[str, dict[str, int]]:

@@ -16,7 +16,8 @@ import pytest
 import catalogue
 from catalogue.check.doctor import EXTRAS, Diagnosis, Observation, observe_layout
 from catalogue.errors import RangeIgnored, Throttled, UnexpectedHtml, UnknownCrawl, Unreachable
-from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
+from catalogue.parquet.footer import decode_footer, footer_length
+from catalogue.parquet.model import TRAILER
 from catalogue.settings import Settings
 from catalogue.source.open import credentials_from, environment_settings
 from tests.cli.test_cli import sentence

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from catalogue.errors import BadFooter
-from catalogue.parquet.footer import TRAILER, examine_footer
+from catalogue.parquet.footer import examine_footer
+from catalogue.parquet.model import TRAILER
 from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list
 from catalogue.settings import Limits

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue.errors import BadFooter
-from catalogue.parquet.footer import MAGIC, TRAILER, footer_length, with_trailer
+from catalogue.parquet.footer import footer_length
 from catalogue.parquet.merge_footers import merge_footers
+from catalogue.parquet.model import MAGIC, TRAILER, with_trailer
 from tests.support.amounts import in_part, in_soak
 from tests.support.footers import write
 from tests.support.mirrors import raw_footer, read_footer

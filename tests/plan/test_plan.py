@@ -25,10 +25,11 @@ from catalogue.query.filters import Moment, time_bounds
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import ResolvedQuery, might_match
 from catalogue.settings import Settings
-from catalogue.source.byte_ranges import FileVersion, coalesce
+from catalogue.source.byte_ranges import coalesce
 from catalogue.store.database import Store
+from catalogue.store.stored_file import StoredFile
 from catalogue.surt import KeyInterval, exact_interval, merge, parse_pattern, prefix_interval
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 from tests.read.test_answers import random_patterns
 from tests.support.plans import plan_reads
 
@@ -75,7 +76,8 @@ def a_held_file(mirror: Path) -> FileMetadata:
     length = footer_length(content[-8:])
     file = index_file(str(path.relative_to(mirror)))
     assert file
-    return FileMetadata(file, FileVersion(len(content), None), decode_footer(content[-8 - length : -8], len(content)))
+    stored = StoredFile(b"", len(content), None, None, "", "")
+    return FileMetadata(file, stored, decode_footer(content[-8 - length : -8], len(content)))
 
 
 def question(*patterns: str, **more: object) -> ResolvedQuery:

@@ -11,7 +11,7 @@ from catalogue.cli.query_command import query
 from catalogue.mcp_server.tools import TOOLS
 from catalogue.query.parameters import PARAMETERS, Interface, parameters_of
 from catalogue.query.query import AllQueryOptions, Query
-from catalogue.server import application
+from catalogue.server.application import application
 from tests.support.serving import get
 from tests.support.web_pages import page, serving_site
 

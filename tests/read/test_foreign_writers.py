@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter
-from catalogue.parquet.footer import TRAILER, with_trailer
+from catalogue.parquet.model import TRAILER, with_trailer
 from catalogue.parquet.page_index import decode_offset_index
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
 from catalogue.parquet.thrift_encode import encode_list, encode_struct

@@ -6,7 +6,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from catalogue.read.key_order import RowOrder, WaitingRows
+from catalogue.read.key_order import WaitingRows
 from catalogue.surt import END
 from tests.support.amounts import in_part, part_of
 
@@ -14,7 +14,7 @@ from tests.support.amounts import in_part, part_of
 
 
 SCHEMA = pa.schema([("key", pa.string()), ("time", pa.int64()), ("text", pa.string()), ("unused", pa.int64())])
-ORDER = RowOrder("key", ["time", "text"])
+OTHERS = ["time", "text"]
 
 Row = tuple[str, int | None, str | None]
 
@@ -51,7 +51,7 @@ def test_rows_come_by_key_and_the_other_columns(most: int) -> None:
     chance = Random(most)
     for _ in part_of(range(20), 3):
         added: list[Row] = []
-        with closing(WaitingRows(SCHEMA, ORDER, most)) as waiting:
+        with closing(WaitingRows(SCHEMA, "key", OTHERS, most)) as waiting:
             found: list[pa.Table] = []
             for lowest in "abcdefgh":
                 for _ in range(chance.randrange(3)):
@@ -69,7 +69,7 @@ def test_rows_come_by_key_and_the_other_columns(most: int) -> None:
 
 def test_rows_that_are_in_order_are_not_copied() -> None:
     rows = table([(f"{number:03}", number, None) for number in range(100)])
-    with closing(WaitingRows(SCHEMA, ORDER)) as waiting:
+    with closing(WaitingRows(SCHEMA, "key", OTHERS)) as waiting:
         waiting.add(rows)
         (found,) = waiting.below(END)
     assert found.column("key").chunk(0).buffers()[2].address == rows.column("key").chunk(0).buffers()[2].address

@@ -12,7 +12,8 @@ import pytest
 
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter
-from catalogue.parquet.footer import TRAILER, decode_footer, examine_footer, with_trailer
+from catalogue.parquet.footer import decode_footer, examine_footer
+from catalogue.parquet.model import TRAILER, with_trailer
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT
 from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from catalogue.plan.requests import Cost
@@ -21,8 +22,7 @@ from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.reader import read
 from catalogue.read.streams import ReadEvents
 from catalogue.settings import Limits
-from catalogue.source.byte_ranges import FileVersion
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 from tests.slow.mutations import Memory, small
 from tests.support.amounts import in_part, in_soak
 from tests.support.crawls import CRAWL
@@ -36,7 +36,7 @@ ONE_GROUP = {"row_group_size": 32, "write_page_index": False, "use_dictionary": 
 def batches(data: bytes, columns: tuple[str, ...], reported: ReadEvents | None = None) -> Iterator[pa.RecordBatch]:
     """Read all rows of a file by a plan."""
     footer = read_footer(data)
-    existing = FileMetadata(IndexFile("x.parquet", CRAWL, "warc"), FileVersion(len(data), '"1"'), footer)
+    existing = FileMetadata(IndexFile("x.parquet", CRAWL, "warc"), Memory(data).stored, footer)
     plan = plan_reads(ResolvedQuery(ALL_KEYS, ("*",), columns=columns), [existing], cost=Cost(), considered=1)
     with ThreadPoolExecutor(1) as executor:
         yield from read(plan, Memory(data), executor, reported)

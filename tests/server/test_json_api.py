@@ -21,7 +21,7 @@ from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import QueryError
 from catalogue.selection import stored_crawls
-from catalogue.server import application
+from catalogue.server.application import application
 from catalogue.settings import Settings, package_version
 from catalogue.surt import Match
 from tests.support.amounts import in_part

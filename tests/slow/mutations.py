@@ -27,8 +27,8 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import write_miniature
 from catalogue.errors import BadFooter, BadRecord, CatalogueError, FormatError
-from catalogue.parquet.footer import TRAILER, decode_footer, examine_footer, footer_length, with_trailer
-from catalogue.parquet.model import Footer
+from catalogue.parquet.footer import decode_footer, examine_footer, footer_length
+from catalogue.parquet.model import TRAILER, Footer, with_trailer
 from catalogue.parquet.page_index import Indexes, cut_indexes
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.requests import Cost
@@ -40,8 +40,9 @@ from catalogue.records.record import read_record
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response
+from catalogue.store.stored_file import StoredFile
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 from tests.support.crawls import CRAWL, index_path, write_manifest
 from tests.support.executors import Recording
 from tests.support.footers import confused, trimmed, write
@@ -79,6 +80,7 @@ class Memory:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
+        self.stored = StoredFile(b"", len(data), '"1"', None, self.url, "")
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         end = len(self._data)
@@ -86,7 +88,7 @@ class Memory:
             start = max(0, end - requested.length)
         else:
             assert requested
-            assert pin == FileVersion(end, '"1"')
+            assert pin == self.stored.version
             start, end = requested.start, requested.end
         assert end <= len(self._data), f"{path}: a range ends after the end of the file"
         return Response(self._data[start:end], start, len(self._data), '"1"', None)
@@ -219,12 +221,12 @@ class _Reading:
         # For one query nobody would fetch page indexes of such small files.
         known = cut_indexes(footer, "url_surtkey", data, 0) if cost is _PAGES_ARE_CHEAP else {}
         file = IndexFile("x", CRAWL, "warc")
-        stored = FileMetadata(file, FileVersion(len(data), '"1"'), footer, known.get, (), None, "")
         source = Memory(data)
+        stored = FileMetadata(file, source.stored, footer, known.get)
 
         plan = plan_reads(query, [stored], cost=cost, considered=len(footer.row_groups))
         for fetch in plan.indexes:
-            body = source.get("x", fetch.range, pin=stored.pin).body
+            body = source.get("x", fetch.range, pin=source.stored.version).body
             for ordinal, found in cut_indexes(footer, "url_surtkey", body, fetch.range.start).items():
                 known[ordinal] = known.get(ordinal, Indexes()).joined(found)
         if plan.indexes:

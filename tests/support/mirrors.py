@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.manifests import index_file
 from catalogue.commoncrawl.schema import SCHEMA
-from catalogue.parquet.footer import TRAILER, decode_footer, footer_length
-from catalogue.parquet.model import Footer
+from catalogue.parquet.footer import decode_footer, footer_length
+from catalogue.parquet.model import TRAILER, Footer
 
 
 def index_paths(mirror: Path) -> list[Path]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.parquet.footer import with_trailer
+from catalogue.parquet.model import with_trailer
 from catalogue.settings import Settings
 from catalogue.surt import Keys
 from tests.support.crawls import harvest_footers

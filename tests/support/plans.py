@@ -6,7 +6,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_files
 from catalogue.plan.requests import Cost
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 
 
 def plan_reads(query: ResolvedQuery, files: Sequence[FileMetadata], *, cost: Cost, considered: int) -> ReadPlan:

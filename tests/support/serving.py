@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import catalogue
-from catalogue.server import server_of
+from catalogue.server.application import server_of
 from catalogue.server.service import Service
 from catalogue.settings import Settings
 from tests.support.faults import Fault, Request

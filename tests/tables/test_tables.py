@@ -20,7 +20,7 @@ from catalogue.query.key_intervals import Intervals
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import KeyInterval, merge
-from catalogue.tables.file_metadata import FileMetadata
+from catalogue.tables.crawl_table import FileMetadata
 from catalogue.tables.stored_crawls import StoredCrawls
 from tests.support.footers import confused, made, small_file
 from tests.support.mirrors import crawl_of, index_paths, raw_footer
