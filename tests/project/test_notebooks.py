@@ -111,6 +111,7 @@ def run_cells(
     monkeypatch.setenv("CATALOGUE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setattr(sys, "displayhook", sys.displayhook)
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # the shell replaces it
     shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
 
     async def run(sources: list[str]) -> list[Any]:
