@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import accumulate, chain, groupby
@@ -24,6 +24,8 @@ SELECTIVITY = 0.5
 
 _APART = 64
 """Separate pages that an estimate simulates."""
+_FIRST_FILES, _MORE_FILES = 4, 8
+"""Files that a query with a limit plans first, and the factor by which they grow."""
 
 
 def plan_files(
@@ -47,11 +49,12 @@ def plan_files(
         for file in files
         if query.table.key not in file.footer.columns
     )
-    choices, counted, defects = _choices(query, files, rare=matching < SELECTIVITY)
-    certain = 0
-    if query.limit is not None and query.keys_decide and not (query.ordered or query.counts):
-        enough = _first if query.is_inorder else _enough
-        choices, certain = enough(choices, query.limit)
+    rare, certain = matching < SELECTIVITY, 0
+    if query.limit is None or not query.keys_decide or query.ordered or query.counts:
+        choices, counted, defects = _choices(query, files, rare=rare)
+    else:
+        choices, certain, defects = _limited_choices(query, files, query.limit, rare=rare)
+        counted = 0
     odds = _Odds(choices, query, considered, matching)
     by_file: dict[str, tuple[FileMetadata, list[PlannedRowGroup], list[Part]]] = {}
     awaited = []
@@ -125,6 +128,37 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool)
     return list(chain.from_iterable(by_file)), counted, defects
 
 
+def _limited_choices(
+    query: ResolvedQuery, files: Iterable[FileMetadata], limit: int, *, rare: bool
+) -> tuple[list[Choice], int, list[str]]:
+    """Return choices that certainly have enough rows, these rows' number, and sentences about invalid indexes.
+
+    Column chunks are decoded of the first files only, unless more are needed.
+    """
+    in_order = sorted(files, key=lambda file: (subset_place(file.file.subset), file.least, file.file))
+    count = _FIRST_FILES
+    while True:
+        some, rest = in_order[:count], in_order[count:]
+        choices, _, defects = _choices(query, some, rare=rare)
+        if query.is_inorder:
+            found, certain = _first(choices, limit, _least_keys(rest))
+        else:
+            found, certain = _enough(choices, limit)
+        if certain >= limit or not rest:
+            return found, certain, defects
+        count *= _MORE_FILES
+
+
+def _least_keys(files: Iterable[FileMetadata]) -> dict[str, bytes]:
+    """Return a lower bound of the keys in files, by subset."""
+    found: dict[str, bytes] = {}
+    for file in files:
+        # Keys may be less than a bound in signed order, which files without a stated order have.
+        least = file.least.encode() if file.footer.ordered else b""
+        found[file.file.subset] = min(least, found.get(file.file.subset, least))
+    return found
+
+
 def _enough(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
     """Return the first choices and units that certainly have enough rows, and these rows' number."""
     left = limit
@@ -143,16 +177,17 @@ def _enough(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
     return found, min(limit, limit - left)
 
 
-def _first(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
+def _first(choices: Iterable[Choice], limit: int, following: Mapping[str, bytes]) -> tuple[list[Choice], int]:
     """Return the same for the first rows of the result.
 
-    Rows are certain if their keys are less than all keys of the units after them.
+    Rows are certain if their keys are less than all keys of the units after them, and than the ``following`` ones of
+    their subset.
     """
     left = limit
     found: list[Choice] = []
-    for _, of_subset in groupby(choices, lambda choice: choice.metadata.file.subset):
-        some = list(of_subset)
-        leasts = accumulate((unit.least for each in reversed(some) for unit in reversed(each.units)), min, initial=END)
+    for subset, of_subset in groupby(choices, lambda choice: choice.metadata.file.subset):
+        some, end = list(of_subset), following.get(subset, END)
+        leasts = accumulate((unit.least for each in reversed(some) for unit in reversed(each.units)), min, initial=end)
         after = list(leasts)[-2::-1]  # of each unit, a lower bound of the keys in the units that follow
         certain: list[tuple[bytes, int]] = []
         number = 0
