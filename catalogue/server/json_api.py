@@ -34,8 +34,8 @@ from catalogue.settings import package_version
 OPENAPI_PATH = "/api/openapi.json"
 OTHER_PATHS = "/api/{rest:path}"
 _MAX_QUERY_LENGTH, _MAX_FIELDS = 40_000, 300
-_MAX_ROW_GROUPS, _MAX_LISTED = 2000, 100_000
-"""Row groups of a query, each of which takes milliseconds to plan; and of a list of row groups."""
+_MAX_ROW_GROUPS, _MAX_CANDIDATES, _MAX_LISTED = 2000, 10_000, 100_000
+"""Row groups of a query, each of which takes milliseconds to plan; of one whose first keys are enough; of a list."""
 _MAX_REQUESTS, _MAX_BYTES = 1000, 1 << 30
 """Cost of a query, unless a limit certainly ends it early."""
 _MAX_PLANNED_FETCHES = 10_000
@@ -253,8 +253,9 @@ def _status(session: Session, totals: Totals) -> dict[str, Any]:
     }
 
 
-def _limited(captures: Captures, most: int = _MAX_ROW_GROUPS) -> Captures:
-    groups = captures.question.candidate_row_groups
+def _limited(captures: Captures, most: int | None = None) -> Captures:
+    query, groups = captures.question.query, captures.question.candidate_row_groups
+    most = most or (_MAX_CANDIDATES if query.stops_early and query.keys_decide else _MAX_ROW_GROUPS)
     if groups > most:
         raise TooExpensive(f"the query reaches {groups:,} row groups; the limit is {most:,}")
     return captures

@@ -276,9 +276,10 @@ def test_refuses_expensive_queries(tmp_path: Path) -> None:
         cat.harvest(CRAWL, values="content_languages")
     with serving(data, settings) as address:
         for name in ("plan", "query"):
-            got = request(address, name, url="*.com")
+            got = request(address, name, url="*.com", status="200")
             assert (got.status, "2,001 row groups" in got.json["message"]) == (422, True)
-        assert len(answer(address, "query", url="example.com/0*", limit=5, columns="url_surtkey")["captures"]) == 5
+        for pattern in ("example.com/0*", "*.com"):  # the first keys are enough
+            assert len(answer(address, "query", url=pattern, limit=5, columns="url_surtkey")["captures"]) == 5
         (found,) = answer(address, "query", url="*.com", lang="isl", columns="url_surtkey")["captures"]
         assert found["url_surtkey"] == keys[-1]
 
