@@ -19,7 +19,15 @@ IMPORT = ["bin/python", "-c", "import catalogue"]
 
 def pip(environment: Path, *words: str) -> None:
     """Run pip for another environment; skip the test if the package index cannot be reached."""
-    base = [sys.executable, "-m", "pip", "--python", str(environment / "bin/python"), "--quiet"]
+    base = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--python",
+        str(environment / "bin/python"),
+        "--quiet",
+    ]
     ran = subprocess.run([*base, *words], capture_output=True, text=True, check=False, timeout=120)
     if OTHER in words[-1] and ran.returncode:
         pytest.skip(f"the other package cannot be installed: {ran.stderr[-200:]}")
@@ -37,7 +45,7 @@ def test_commands_and_imports_refuse_to_work(tmp_path: Path, order: tuple[str, .
             pip(environment, "uninstall", "--yes", OTHER)
         else:
             package = str(WHEELS[0]) if step == OURS else f"{OTHER}==2.0.10"
-            pip(environment, "install", "--ignore-installed", "--no-deps", package)
+            pip(environment, "install", "--ignore-installed", "--no-deps", "--no-compile", package)
         if number:
             refuses(environment, [*COMMANDS, *([IMPORT] if step == OURS else [])], tmp_path)
 
