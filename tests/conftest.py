@@ -38,10 +38,11 @@ LEAKED: list[str] = []
 
 
 _LONG = {
-    *("test_answers", "test_cdx_served", "test_cli", "test_output_folder", "test_disk", "test_page_answers"),
-    *("test_sharing", "test_snapshots", "test_slow", "test_splice", "test_workers_lost"),
+    *("test_access_log", "test_cli", "test_column_values", "test_disk", "test_faults", "test_index_choice"),
+    *("test_installed", "test_join", "test_join_again", "test_one_answer", "test_output_folder", "test_same_name"),
+    *("test_second_host", "test_slow"),
 }
-"""Files whose tests are few and take long."""
+"""Files that take longest."""
 
 
 def pytest_collection() -> None:

@@ -120,7 +120,7 @@ def by_writer(request: pytest.FixtureRequest) -> Iterator[Catalogue]:
         yield cat
 
 
-@in_part(5)
+@in_part(7)
 @pytest.mark.parametrize("where", CONDITIONS)
 def test_rows_equal_a_scan(by_writer: Catalogue, where: str) -> None:
     found = by_writer.captures("*", where=where, columns=COLUMNS)
@@ -176,6 +176,9 @@ def test_values_that_are_nowhere_take_no_request() -> None:
         assert found.count() == 0
         assert cat.requests == before
         assert found.plan.ruled_out == ROWS // GROUP
+        cat.harvest(values="number")
+        for where in ("kind = 'nowhere'", "number = 1000"):  # the values of both harvests are used
+            assert cat.captures("*", where=where).plan.ruled_out == ROWS // GROUP
 
 
 def folder_of(cat: Catalogue) -> Path:
@@ -416,12 +419,3 @@ def test_files_may_have_integers_of_different_widths(first: str, statistics: boo
         for value in part_of(range(11), 3):
             expected = sum(some.count(value) for some in numbers.values())
             assert cat.captures("*", where=f"number = {value}").count() == expected, value
-
-
-def test_values_of_several_harvests_are_used_at_once() -> None:
-    with dataset_of({"a.parquet": by_pyarrow()}) as cat:
-        cat.harvest(values="kind")
-        assert cat.captures("*", where="kind = 'nowhere'").plan.ruled_out == ROWS // GROUP
-        cat.harvest(values="number")
-        assert cat.captures("*", where="kind = 'nowhere'").plan.ruled_out == ROWS // GROUP
-        assert cat.captures("*", where="number = 1000").plan.ruled_out == ROWS // GROUP
