@@ -402,6 +402,7 @@ def test_row_groups_with_a_rare_value_take_few_requests() -> None:
         assert (requests, received - deciding in range(20)) == (1, True)
 
 
+@in_part(3)  # each width first, once with statistics
 @pytest.mark.parametrize("first", ["int32", "int64"])
 @pytest.mark.parametrize("statistics", [False, True])
 def test_files_may_have_integers_of_different_widths(first: str, statistics: bool) -> None:  # noqa: FBT001
