@@ -27,6 +27,7 @@ from tests.support.lakes import (
     extension,
     in_order,
     in_shell,
+    plain,
     questions,
     sums,
     write_file,
@@ -60,12 +61,6 @@ def served(mirror: Path, harvested_data: Path, tmp_path: Path) -> Iterator[tuple
         settings = Settings(source=server.url, cache=tmp_path / "cache", cache_size=0, rate=1000)
         with catalogue.open(harvested_data, settings=settings) as cat:
             yield server, cat
-
-
-def plain(path: Path) -> Any:
-    from pyiceberg.table import StaticTable
-
-    return StaticTable.from_metadata(str(path))
 
 
 def test_pyiceberg_equals_a_full_scan(path: Path, table: Any, all_rows: pa.Table, truth: Truth) -> None:

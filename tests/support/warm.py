@@ -24,6 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
 from typing import NoReturn, Self
+from zlib import crc32
 
 from tests.support import canaries
 
@@ -154,7 +155,7 @@ def _parent(preload: str) -> socket.socket:
     The first of them starts it: where no other process can have the same name, it is free.
     """
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone {os.getpid()}")
-    name = f"\0catalogue {run} {preload}" if sys.platform == "linux" else f"{mkdtemp()}/warm"
+    name = f"\0catalogue {run} {crc32(preload.encode())}" if sys.platform == "linux" else f"{mkdtemp()}/warm"
     while True:
         with socket.socket(socket.AF_UNIX) as listener, suppress(OSError):
             listener.bind(name)
