@@ -59,11 +59,10 @@ $(VENV)/pywb: benchmarks/constraints-pywb.txt | $(VENV)/pyvenv.cfg
 ROOM = awk '/MemAvailable/ {exit $$2 < 8000000}' /proc/meminfo && [ "$$(df --output=avail /dev/shm | tail -1)" -gt 4000000 ]
 
 # The code as users have it: compiled, first on the path.
-hold: $(VENV)/tested $(VENV)/pywb $(VENV)/compiled $(VENV)/plain $(first)
+hold: $(VENV)/tested $(VENV)/compiled $(VENV)/plain $(first)
 	folder=; if { $(ROOM); } 2>/dev/null; then folder=$$(mktemp -d /dev/shm/catalogue-XXXXXX); fi; \
 	  trap 'rm -rf "$$folder"' EXIT INT TERM; \
 	  $(COMPILED) CATALOGUE_TEST_COMPILED=1 CATALOGUE_TEST_PLAIN=$(abspath $(VENV)/plain) \
-	  CATALOGUE_PYWB=$(abspath $(VENV)/pywb/bin) \
 	  $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder --import-mode=append \
 	    $${folder:+--basetemp=$$folder/run}
 
@@ -136,14 +135,15 @@ COMPILED = PYTHONSAFEPATH=1 PYTHONPATH=$(abspath $(VENV)/compiled):$(CURDIR)
 variants: $(NEXT)  ## Tests of what is compiled elsewhere as plain Python, with the next version of DuckDB
 	PYTHONPATH=$(abspath $(NEXT)) CATALOGUE_TEST_DUCKDB=$(NEXT_DUCKDB) CATALOGUE_TEST_EXAMPLES=5 \
 	  $(BIN)/python -m pytest -q --import-mode=append -p no:cacheprovider tests/test_variants.py \
-	  tests/metadata_db/test_metadata_db.py tests/query/test_where.py tests/cli/test_sql_command.py \
+	  tests/metadata_db/test_metadata_db.py tests/query/test_where.py \
+	  $(addprefix tests/cli/test_sql_command.py::test_,prints_a_table_or_json writes_every_format binds_parameters shell_lists_only_public_views) \
 	  $(addprefix tests/surt/,$(addsuffix .py,test_macros test_surt test_surt_pattern)) \
 	  $(addprefix tests/parquet/,$(addsuffix .py,test_footer_bounds test_thrift test_page_headers test_page_index))
 
-soak: $(VENV)/tested $(VENV)/compiled  ## The slow tests at full size, for hours
+soak: $(VENV)/tested $(VENV)/compiled $(VENV)/pywb  ## The slow tests at full size, for hours
 	$(BIN)/python -m tests.slow
 	$(COMPILED) $(BIN)/python -m tests.slow mutations parsers --count 2000000
-	CATALOGUE_TEST_EXAMPLES=200 $(MAKE) --no-print-directory hold
+	CATALOGUE_TEST_EXAMPLES=200 CATALOGUE_PYWB=$(abspath $(VENV)/pywb/bin) $(MAKE) --no-print-directory hold
 
 $(VENV)/documented: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	$(call install,-e '.[docs]')

@@ -6,9 +6,10 @@ import pickle
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from shutil import copy2, copytree, rmtree
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +22,7 @@ import catalogue
 from catalogue.demo import Miniature
 from catalogue.settings import Settings
 from tests.support import canaries
-from tests.support.amounts import EXAMPLES, skip_the_rest
+from tests.support.amounts import EXAMPLES, leave_for_soak
 from tests.support.commands import Command
 from tests.support.crawls import write_manifest
 from tests.support.miniatures import written_once
@@ -29,15 +30,19 @@ from tests.support.mirrors import whole_table
 
 _Made = TypeVar("_Made")
 
+_IN_SOAK = pytest.StashKey[int]()
+_NUMBERS = count()
+
 LEAKED: list[str] = []
 """Log messages that contain a secret, and connections to other machines."""
 
 
 _LONG = {
-    *("test_answers", "test_cdx_served", "test_cli", "test_output_folder", "test_disk", "test_page_answers"),
-    *("test_sharing", "test_snapshots", "test_slow", "test_splice", "test_workers_lost"),
+    *("test_access_log", "test_cli", "test_column_values", "test_disk", "test_faults", "test_index_choice"),
+    *("test_installed", "test_join", "test_join_again", "test_one_answer", "test_output_folder", "test_same_name"),
+    *("test_second_host", "test_slow"),
 }
-"""Files whose tests are few and take long."""
+"""Files that take longest."""
 
 
 def pytest_collection() -> None:
@@ -48,9 +53,12 @@ def pytest_collection() -> None:
         import_module(".".join(path.relative_to(Path(__file__).parents[1]).with_suffix("").parts))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the longest tests first, so that no core waits for another at the end."""
-    skip_the_rest(items)
+    in_soak = leave_for_soak(items)
+    config.hook.pytest_deselected(items=in_soak)
+    if hasattr(config, "workeroutput"):  # one of several processes
+        config.workeroutput["in_soak"] = len(in_soak)
     items.sort(key=lambda item: item.path.stem not in _LONG)
 
 
@@ -67,6 +75,24 @@ def pytest_configure(config: pytest.Config) -> None:
     trying.load_profile("suite")
     canaries.watch(LEAKED.append)
     canaries.stay_at_home(LEAKED.append)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[_IN_SOAK] = getattr(node, "workeroutput", {}).get("in_soak", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if number := terminalreporter.config.stash.get(_IN_SOAK, 0):
+        terminalreporter.write_line(f"{number} more tests run in make soak")
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Replaces that of pytest, which looks for a free name among the folders of all tests before."""
+    folder = tmp_path_factory.getbasetemp() / f"test{next(_NUMBERS)}"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -199,11 +199,13 @@ def harvest_crawls(
                     with suppress(CatalogueError):  # the first error is raised
                         _update_tables(session, decoded)  # so that the next query does not wait for it
                     raise
-            if added := outcomes[before:]:
+            added = outcomes[before:]
+            if added and values:
+                _update_tables(session, decoded)  # the database is updated when its values are stored, too
+                outcomes.append(_harvest_values(session, crawl, values, chosen_subsets, progress))
+            elif added:
                 _update_database(session, decoded, stale=any(each.fetched for each in added))
-                decoded.clear()
-                if values:
-                    outcomes.append(_harvest_values(session, crawl, values, chosen_subsets, progress))
+            decoded.clear()
     return outcomes
 
 
@@ -216,8 +218,8 @@ def _harvest_values(
 ) -> Harvested:
     from catalogue.harvest.harvest_values import harvest_values, value_columns
 
-    columns = value_columns(session, values)
     try:
+        columns = value_columns(session, values)
         return harvest_values(session, crawl, columns, subsets, report)
     finally:
         _update_database(session, values=[crawl], stale=True)

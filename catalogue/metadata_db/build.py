@@ -99,7 +99,7 @@ class Build:
         self._db.execute(sql)
 
     def _delete(self, crawl: str) -> None:
-        for table in _OF_CRAWL:
+        for table in () if self._new else _OF_CRAWL:
             self._db.execute(f"DELETE FROM derived.{table} WHERE crawl = {literal(crawl)}")  # noqa: S608
 
     def _load(self, crawl: str, *, column_chunks: bool) -> None:
@@ -159,7 +159,8 @@ class Build:
 
     def _replace(self, table: str, rows: list[dict[str, Any]]) -> None:
         kinds = dict(self._db.execute(f"SELECT name, type FROM pragma_table_info('derived.{table}')").fetchall())  # noqa: S608
-        self._db.execute(f"DELETE FROM derived.{table}")  # noqa: S608 - a constant
+        if not self._new:
+            self._db.execute(f"DELETE FROM derived.{table}")  # noqa: S608 - a constant
         # A literal, because DuckDB imports pandas for a parameter.
         given = f"from_json({literal(json.dumps(rows))}, {literal(json.dumps([kinds]))})"
         self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT unnest({given}, recursive := true)")

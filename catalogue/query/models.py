@@ -32,7 +32,7 @@ def listed(value: Any) -> Any:  # noqa: ANN401 - before validation
 class Arguments(BaseModel):
     """Arguments; unknown ones are refused."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid")
 
     def query(self) -> dict[str, Any]:
         """Return the arguments of ``Query.of``."""

@@ -37,14 +37,18 @@ class QueryParameters(query_model(Interface.JSON, "limit")):  # type: ignore[mis
 
 class RowGroupsParameters(Arguments):
     crawl: field_type("crawls") = None  # type: ignore[valid-type]
-    key: Annotated[Text | Missing, Field(examples=["*.example.com"])] = None
-    """A pattern, as url: only row groups that may contain its keys."""
+    key: Annotated[
+        Text | Missing,
+        Field(description="A pattern, as url: only row groups that may contain its keys.", examples=["*.example.com"]),
+    ] = None
     limit: Limit = 100
     after: Annotated[
         Annotated[str, Field(pattern="^[!-~]{1,500}:[0-9]{1,9}$")] | Missing,
-        Field(examples=["cc-index/table/cc-main/warc/crawl=CC-MAIN-2022-05/subset=warc/part-00000.parquet:0"]),
+        Field(
+            description="next of the previous answer, to continue.",
+            examples=["cc-index/table/cc-main/warc/crawl=CC-MAIN-2022-05/subset=warc/part-00000.parquet:0"],
+        ),
     ] = None
-    """next of the previous answer, to continue."""
 
 
 class StatusParameters(Arguments):

@@ -159,7 +159,7 @@ def address(run: Command, tmp_path: Path) -> Iterator[str]:
 
 def test_server_and_library_decode_alike(address: str, tmp_path: Path) -> None:
     with catalogue.open(tmp_path / "other", settings=Settings(source=str(tmp_path / "source"))) as cat:
-        for each in part_of(CAPTURES):
+        for each in part_of(CAPTURES, 3):
             name = name_of(each.url)
             text, meta, payload = (
                 get(address, f"/{CRAWL}/20220815{form}/{each.url}") for form in ("text_", "meta_", "id_")

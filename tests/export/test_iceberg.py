@@ -6,28 +6,28 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.table import StaticTable
 
 import catalogue
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer
 from catalogue.errors import FileChanged, StoreError, StoreLocked
-from catalogue.export.iceberg import export
-from catalogue.export.iceberg_read import IcebergTable
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
 from tests.support.lakes import (
     SUMS,
     Truth,
+    export,
     extension,
     in_order,
     in_shell,
+    plain,
     questions,
     sums,
     write_file,
@@ -51,7 +51,7 @@ def path(harvested: catalogue.Catalogue, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="module")
-def table(harvested: catalogue.Catalogue) -> IcebergTable:
+def table(harvested: catalogue.Catalogue) -> Any:
     return harvested.iceberg()
 
 
@@ -63,11 +63,7 @@ def served(mirror: Path, harvested_data: Path, tmp_path: Path) -> Iterator[tuple
             yield server, cat
 
 
-def plain(path: Path) -> StaticTable:
-    return StaticTable.from_metadata(str(path))
-
-
-def test_pyiceberg_equals_a_full_scan(path: Path, table: IcebergTable, all_rows: pa.Table, truth: Truth) -> None:
+def test_pyiceberg_equals_a_full_scan(path: Path, table: Any, all_rows: pa.Table, truth: Truth) -> None:
     columns = ("crawl", "subset", "warc_record_offset", "fetch_time")
     by_itself = plain(path)
     for at, requested in enumerate(questions(all_rows, 6)):
@@ -81,7 +77,7 @@ def test_pyiceberg_equals_a_full_scan(path: Path, table: IcebergTable, all_rows:
 
 
 @in_soak
-def test_columns_equal_those_of_the_files(table: IcebergTable, rows_in_order: pa.Table, path: Path) -> None:
+def test_columns_equal_those_of_the_files(table: Any, rows_in_order: pa.Table, path: Path) -> None:
     where = "url_surtkey >= 'com,e' AND url_surtkey < 'com,f'"  # a few row groups of each era
     some = (pc.field("url_surtkey") >= "com,e") & (pc.field("url_surtkey") < "com,f")
     expected = rows_in_order.filter(some)
@@ -193,7 +189,7 @@ def test_table_needs_an_open_catalogue(harvested_data: Path, settings: Settings)
 
 
 @in_soak
-def test_scans_from_many_threads(table: IcebergTable, all_rows: pa.Table, truth: Truth) -> None:
+def test_scans_from_many_threads(table: Any, all_rows: pa.Table, truth: Truth) -> None:
     requested = [each.where for each in questions(all_rows, 8, seed=8)]
     with ThreadPoolExecutor(4) as executor:
         found = executor.map(
@@ -203,9 +199,7 @@ def test_scans_from_many_threads(table: IcebergTable, all_rows: pa.Table, truth:
             assert sums(each) == truth(where)
 
 
-def test_filters_on_crawl_that_is_not_selected(
-    table: IcebergTable, path: Path, all_rows: pa.Table, truth: Truth
-) -> None:
+def test_filters_on_crawl_that_is_not_selected(table: Any, path: Path, all_rows: pa.Table, truth: Truth) -> None:
     crawl = all_rows["crawl"][0].as_py()
     where = f"crawl = '{crawl}' AND fetch_status = 200"
     expected = truth(where)["n"]
@@ -224,7 +218,7 @@ def test_bounds_are_complete_or_missing(files: list[LakeFile], tmp_path: Path) -
     files = [replace(unknown, min_key=None, max_key=None), *files[1:]]
     location = "https://example.com/"
     metadata = export(tmp_path / "table", files, location)
-    table = StaticTable.from_metadata(str(metadata))
+    table = plain(metadata)
     key = table.schema().find_field("url_surtkey").field_id
     tasks = {task.file.file_path: task.file for task in table.scan().plan_files()}
     assert tasks.keys() == {location + file.path for file in files}
@@ -249,7 +243,7 @@ def test_leaves_out_columns_without_an_iceberg_type(tmp_path: Path) -> None:
         write_file(tmp_path, crawl, name, [f"{name})/", f"{name})/x"], score=score, newer=[0.5, 1.5])
         for name, score in (("a", [1, 2]), ("b", ["x", "y"]))
     ]
-    table = StaticTable.from_metadata(str(export(tmp_path / "table", found_files, f"file://{tmp_path}/")))
+    table = plain(export(tmp_path / "table", found_files, f"file://{tmp_path}/"))
     found = table.scan("url_surtkey > 'a)/' and newer > 1", ("url_surtkey", "newer", "crawl", "url")).to_arrow()
     assert sorted(found["url_surtkey"].to_pylist()) == ["a)/x", "b)/x"]
     assert set(found["crawl"].to_pylist()) == {"CC-MAIN-2026-30"}
@@ -257,11 +251,11 @@ def test_leaves_out_columns_without_an_iceberg_type(tmp_path: Path) -> None:
 
 
 def test_properties_report_missing_files(files: list[LakeFile], tmp_path: Path) -> None:
-    metadata = StaticTable.from_metadata(str(export(tmp_path, files, "https://example.com/", ["half of it"]))).metadata
+    metadata = plain(export(tmp_path, files, "https://example.com/", ["half of it"])).metadata
     snapshot = metadata.current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
     assert json.loads(metadata.properties["catalogue.missing"]) == ["half of it"]
     assert json.loads(snapshot.summary["catalogue.missing"] or "") == ["half of it"]
-    whole = StaticTable.from_metadata(str(export(tmp_path, files, "https://example.com/"))).metadata
+    whole = plain(export(tmp_path, files, "https://example.com/")).metadata
     assert "catalogue.missing" not in whole.properties

@@ -3,33 +3,26 @@
 import json
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import pytest
-from pyiceberg.manifest import ManifestEntryStatus
-from pyiceberg.table import StaticTable
 
 import catalogue
 from catalogue.errors import IncompleteAnswer, QueryError
-from catalogue.export.iceberg import TableFolder, export
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.settings import Settings
 from tests.support.commands import Command
-from tests.support.lakes import write_file
+from tests.support.lakes import export, plain, write_file
 
 LOCATION = "https://example.com/"
 
 
-def paths(table: StaticTable) -> set[str]:
+def paths(table: Any) -> set[str]:
     return {task.file.file_path.removeprefix(LOCATION) for task in table.scan().plan_files()}
 
 
 def all_in(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
-def at(path: Path) -> StaticTable:
-    """Open the table by its version hint."""
-    return StaticTable.from_metadata(str(path))
 
 
 def test_new_snapshot_reuses_unchanged_manifests(files: list[LakeFile], tmp_path: Path) -> None:
@@ -38,22 +31,22 @@ def test_new_snapshot_reuses_unchanged_manifests(files: list[LakeFile], tmp_path
     first = [file for file in files if file.crawl != crawls[0]]
     removed, *rest = files
     export(path, first, LOCATION)
-    old, before = at(path), all_in(path)
+    old, before = plain(path), all_in(path)
     export(path, files, LOCATION)
-    new = at(path)
+    new = plain(path)
     assert old.metadata.current_snapshot_id == new.metadata.snapshots[0].snapshot_id
     assert (paths(old), paths(new)) == ({file.path for file in first}, {file.path for file in files})
     (snapshot,) = old.metadata.snapshots
     for manifest in snapshot.manifests(old.io):
         assert manifest.manifest_length == Path(manifest.manifest_path.removeprefix("file://")).stat().st_size
-    assert str(new.metadata.snapshots[1].summary.operation.value) == "append"  # type: ignore[union-attr]
+    assert str(new.metadata.snapshots[1].summary.operation.value) == "append"
     added = all_in(path).keys() - before.keys()
     assert {name for name in added if "/CC-" in name} == {name for name in added if crawls[0] in name}
     assert sum(crawls[0] in name for name in added) == 1
     assert all(all_in(path)[name] == body for name, body in before.items() if "hint" not in name)
 
     export(path, rest, LOCATION)
-    changed = at(path)
+    changed = plain(path)
     assert paths(changed) == {file.path for file in rest}
     snapshot = changed.metadata.snapshots[2]
     assert snapshot.summary is not None
@@ -62,14 +55,14 @@ def test_new_snapshot_reuses_unchanged_manifests(files: list[LakeFile], tmp_path
     (manifest,) = [each for each in snapshot.manifests(changed.io) if each.added_snapshot_id == snapshot.snapshot_id]
     entries = manifest.fetch_manifest_entry(changed.io, discard_deleted=False)
     statuses = {entry.data_file.file_path: entry.status for entry in entries}
-    assert statuses.pop(LOCATION + removed.path) == ManifestEntryStatus.DELETED
-    assert set(statuses.values()) <= {ManifestEntryStatus.EXISTING}
+    assert statuses.pop(LOCATION + removed.path).name == "DELETED"
+    assert {status.name for status in statuses.values()} <= {"EXISTING"}
     assert (paths(old), paths(new)) == ({file.path for file in first}, {file.path for file in files})
 
     export(path, [file for file in files if file.crawl == crawls[-1]], LOCATION)
-    assert {path.split("crawl=")[1].split("/")[0] for path in paths(at(path))} == {crawls[-1]}
+    assert {path.split("crawl=")[1].split("/")[0] for path in paths(plain(path))} == {crawls[-1]}
     export(path, files, LOCATION)
-    assert paths(at(path)) == {file.path for file in files}
+    assert paths(plain(path)) == {file.path for file in files}
 
 
 def test_writes_nothing_without_changes(files: list[LakeFile], tmp_path: Path) -> None:
@@ -78,7 +71,7 @@ def test_writes_nothing_without_changes(files: list[LakeFile], tmp_path: Path) -
     assert export(tmp_path / "table", files, LOCATION) == first
     assert all_in(tmp_path) == before
     export(tmp_path / "table", files, "s3a://elsewhere/")
-    found = {task.file.file_path for task in at(tmp_path / "table").scan().plan_files()}
+    found = {task.file.file_path for task in plain(tmp_path / "table").scan().plan_files()}
     assert found == {f"s3a://elsewhere/{file.path}" for file in files}
 
 
@@ -90,7 +83,7 @@ def test_columns_keep_their_field_ids(files: list[LakeFile], tmp_path: Path) -> 
     numbers = []
     for some in (having("newer", "int64"), files, having("newest", "double"), having("newer", "string")):
         export(tmp_path, some, LOCATION)
-        numbers.append({field.name: field.field_id for field in at(tmp_path).schema().fields})
+        numbers.append({field.name: field.field_id for field in plain(tmp_path).schema().fields})
     known = numbers[1]
     assert all({name: each[name] for name in known} == known for each in numbers)
     others = [each[name] for each in numbers for name in each.keys() - known.keys()]
@@ -103,7 +96,7 @@ def test_removed_columns_stay_in_older_snapshots(tmp_path: Path) -> None:
     two = write_file(tmp_path, "CC-MAIN-2030-05", 1, ["a"])
     for files in ([one], [two], [one, two]):
         export(tmp_path / "table", files, f"file://{tmp_path}/")
-        table = at(tmp_path / "table")
+        table = plain(tmp_path / "table")
         first = table.scan(snapshot_id=table.metadata.snapshots[0].snapshot_id)
         assert first.to_arrow().select(["url_surtkey", "score"]).to_pylist() == [{"url_surtkey": "a", "score": 7}]
         assert table.scan().to_arrow().num_rows == len(files)
@@ -119,13 +112,13 @@ def test_continues_after_an_interrupted_export(files: list[LakeFile], tmp_path: 
     (path / "metadata/v1.metadata.json").rename(path / "metadata/.v1.metadata.json.part")
     (path / ".export.lock").touch()
     export(path, files, LOCATION)
-    assert paths(at(path)) == {file.path for file in files}
+    assert paths(plain(path)) == {file.path for file in files}
     # Then readers that list the folder see it; others see it after the hint is written.
     export(path, files[1:], LOCATION)
     (path / "metadata/version-hint.text").write_text("1")
     assert export(path, files[1:], LOCATION) == path / "metadata/v2.metadata.json"
     assert (path / "metadata/version-hint.text").read_text() == "2"
-    assert paths(at(path)) == {file.path for file in files[1:]}
+    assert paths(plain(path)) == {file.path for file in files[1:]}
 
 
 @pytest.mark.parametrize("there", ["file", "folder/mine.txt", "folder/metadata/00000-abc.metadata.json"])
@@ -159,6 +152,8 @@ def test_refuses_damaged_and_moved_tables(files: list[LakeFile], tmp_path: Path)
 
 
 def test_command(asking: Command, tmp_path: Path) -> None:
+    from catalogue.export.iceberg import TableFolder
+
     words = ("export", "iceberg", "table")
     with TableFolder(tmp_path / "table").writing():
         busy = asking(*words)
@@ -166,7 +161,7 @@ def test_command(asking: Command, tmp_path: Path) -> None:
     assert busy.err.startswith("catalogue: another process writes to")
     ran = asking(*words, "--crawl", "latest", "--json")
     assert (ran.status, ran.err) == (0, "")
-    assert ran.json()["files"] == len(paths(at(tmp_path / "table")))
+    assert ran.json()["files"] == len(paths(plain(tmp_path / "table")))
     assert len(ran.json()["crawls"]) == 1
     refused = asking(*words, "--location", "somewhere")
     assert (refused.status, refused.err) == (
@@ -177,7 +172,7 @@ def test_command(asking: Command, tmp_path: Path) -> None:
     assert (refused.status, "without query or credentials" in refused.err) == (2, True)
     ran = asking(*words, "--location", "s3a://commoncrawl")
     assert ran.status == 0
-    assert {file.partition("cc-index/")[0] for file in paths(at(tmp_path / "table"))} == {"s3a://commoncrawl/"}
+    assert {file.partition("cc-index/")[0] for file in paths(plain(tmp_path / "table"))} == {"s3a://commoncrawl/"}
     empty = Command(tmp_path / "empty", asking.source, tmp_path)("export", "iceberg", "other")
     assert empty.status == 2
     assert "nothing is harvested" in empty.err
@@ -191,7 +186,7 @@ def test_command_reports_missing_files(command: Command, tmp_path: Path, mirror:
     ran = here("export", "iceberg", "table")
     assert ran.status == 1
     assert "it is incomplete: 1 of the" in ran.err
-    (message,) = json.loads(at(tmp_path / "table").metadata.properties["catalogue.missing"])
+    (message,) = json.loads(plain(tmp_path / "table").metadata.properties["catalogue.missing"])
     assert message in ran.err
     with (
         catalogue.open(here.data, settings=Settings(source=here.source)) as cat,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from threading import Event
 
@@ -21,11 +22,16 @@ from tests.support.commands import Command
 from tests.support.fault_kinds import Fault, Kind, Request
 from tests.support.faults import FaultServer
 from tests.support.gates import Gate
-from tests.support.snapshot_lists import LINES, mirror
+from tests.support.snapshot_lists import mirror, some_lines
 
 __all__ = ["mirror"]  # a fixture
 
-BLOCKS = parse_blocks(CRAWL, LINES)
+
+@cache
+def some_blocks() -> BlockList:
+    return parse_blocks(CRAWL, some_lines())
+
+
 PART = 16 << 20
 
 
@@ -56,13 +62,13 @@ def shown(cat: Catalogue) -> list[tuple[object, ...]]:
 def test_view_has_every_block(cat: Catalogue) -> None:
     (outcome,) = cat.harvest(CRAWL, index="cdx")
     assert outcome.fetched == {list_path(CRAWL)}
-    assert shown(cat) == rows_of(BLOCKS)
+    assert shown(cat) == rows_of(some_blocks())
     crawls = cat.sql("SELECT crawl, files_harvested, blocks FROM crawls WHERE blocks IS NOT NULL")
-    assert crawls.fetchall() == [(CRAWL, 0, len(BLOCKS))]
+    assert crawls.fetchall() == [(CRAWL, 0, len(some_blocks()))]
     paths = {path for (path,) in cat.sql("SELECT DISTINCT path FROM blocks").fetchall()}
-    assert paths == {BLOCKS.path(place) for place in range(len(BLOCKS))}
+    assert paths == {some_blocks().path(place) for place in range(len(some_blocks()))}
     (stored,) = (cat.session.data / "blocks").iterdir()
-    assert stored.stat().st_size < len(LINES) / 3
+    assert stored.stat().st_size < len(some_lines()) / 3
 
 
 def test_view_after_a_move(cat: Catalogue, tmp_path: Path) -> None:
@@ -71,15 +77,15 @@ def test_view_after_a_move(cat: Catalogue, tmp_path: Path) -> None:
     cat.close()
     moved = cat.session.data.rename(tmp_path / "moved")
     with duckdb.connect(moved / "catalogue.duckdb", read_only=True) as connection:
-        assert connection.execute("SELECT blocks FROM crawls").fetchall() == [(len(BLOCKS),)]
+        assert connection.execute("SELECT blocks FROM crawls").fetchall() == [(len(some_blocks()),)]
         with pytest.raises(duckdb.IOException, match=r"data/blocks/.*\.parquet"):
             connection.execute("FROM blocks")
         connection.execute("SET VARIABLE catalogue_folder = $folder", {"folder": str(moved)})
-        assert connection.execute("SELECT count(*) FROM blocks").fetchall() == [(len(BLOCKS),)]
+        assert connection.execute("SELECT count(*) FROM blocks").fetchall() == [(len(some_blocks()),)]
     with catalogue.open(moved, settings=cat.session.settings) as opened:
-        assert opened.sql("SELECT count(*) FROM blocks").fetchall() == [(len(BLOCKS),)]
+        assert opened.sql("SELECT count(*) FROM blocks").fetchall() == [(len(some_blocks()),)]
     with duckdb.connect(moved / "catalogue.duckdb", read_only=True) as connection:
-        assert connection.execute("SELECT count(*) FROM blocks").fetchall() == [(len(BLOCKS),)]
+        assert connection.execute("SELECT count(*) FROM blocks").fetchall() == [(len(some_blocks()),)]
 
 
 def large_list() -> bytes:
@@ -138,21 +144,21 @@ def test_refresh_stores_another_version(cat: Catalogue, mirror: Path) -> None:
 
 
 def test_invalid_lists_are_not_stored(cat: Catalogue, mirror: Path) -> None:
-    lines = LINES.splitlines(keepends=True)
+    lines = some_lines().splitlines(keepends=True)
     for changed, why in (
-        (LINES[:-1], "is not the start of a complete line"),
-        (LINES[: LINES.rindex(b"cdx-00003") - 200], "is not the start of a complete line"),
+        (some_lines()[:-1], "is not the start of a complete line"),
+        (some_lines()[: some_lines().rindex(b"cdx-00003") - 200], "is not the start of a complete line"),
         (b"".join(line for line in lines if b"cdx-00009" not in line), "number"),
-        (LINES.replace(b"\tcdx-00002.gz\t0\t", b"\tcdx-00002.gz\t1\t"), "does not start at the end"),
-        (b"zzz" + LINES[LINES.index(b" ") :], "the key is less than the key before it"),
-        (LINES.replace(b"\t5000\n", b"\t5001\n"), "the number of the block is not the next one"),
+        (some_lines().replace(b"\tcdx-00002.gz\t0\t", b"\tcdx-00002.gz\t1\t"), "does not start at the end"),
+        (b"zzz" + some_lines()[some_lines().index(b" ") :], "the key is less than the key before it"),
+        (some_lines().replace(b"\t5000\n", b"\t5001\n"), "the number of the block is not the next one"),
     ):
         (mirror / list_path(CRAWL)).write_bytes(changed)
         (outcome,) = cat.harvest(CRAWL, index="cdx")
         assert why in outcome.failures[list_path(CRAWL)]
         assert not cat.session.block_lists.stored
         assert not [*(cat.session.data / "blocks").iterdir()]
-    write_list(mirror, LINES)
+    write_list(mirror, some_lines())
     assert cat.harvest(CRAWL, index="cdx")[0].fetched
 
 
@@ -215,7 +221,8 @@ def test_forget_deletes_lists(cat: Catalogue, mirror: Path, tmp_path: Path) -> N
     write_list(mirror, make_list(2000), OTHER)
     cat.harvest(OTHER, index="cdx")
     status = Command(tmp_path / "data", str(mirror), tmp_path)("status", "--json").json()
-    assert [(each["crawl"], each["blocks"]) for each in status["blocks"]] == [(CRAWL, len(BLOCKS)), (OTHER, 2000)]
+    expected = [(CRAWL, len(some_blocks())), (OTHER, 2000)]
+    assert [(each["crawl"], each["blocks"]) for each in status["blocks"]] == expected
     cat.forget(CRAWL)
     assert cat.session.block_lists.stored == [OTHER]
     assert cat.sql("SELECT DISTINCT crawl FROM blocks").fetchall() == [(OTHER,)]

@@ -23,15 +23,15 @@ from tests.support.fault_kinds import Fault, Kind, Request
 from tests.support.faults import FaultServer
 from tests.support.snapshot_lists import (
     CRAWL,
-    LINES,
     OTHER,
-    OTHERS,
     exported,
     mine,
     mirror,
+    other_lines,
     place,
     published,
     settings,
+    some_lines,
     theirs,
 )
 from tests.support.snapshots import files_of, read_rows
@@ -49,8 +49,8 @@ def test_pulled_list_is_the_exported_one(mine: Catalogue, theirs: Catalogue, mir
     (listed,) = files_of(place).values()
     assert (listed.crawl, listed.footers, listed.blocks) == (CRAWL, 0, 9000)
     rows = read_rows(published(place))
-    assert b"".join(row.stored.data for row in rows) == LINES
-    assert {(row.table, row.key, row.stored.size) for row in rows} == {("blocks", list_path(CRAWL), len(LINES))}
+    assert b"".join(row.stored.data for row in rows) == some_lines()
+    assert {(row.table, row.key, row.stored.size) for row in rows} == {("blocks", list_path(CRAWL), len(some_lines()))}
     with LoopbackServer(place) as server:
         pulled = theirs.pull(server.url)
         assert [exchange.path for exchange in server.log] == [MANIFEST, listed.name]
@@ -107,7 +107,7 @@ def test_pulled_lists_answer_queries(whole_mirror: Path, tmp_path: Path) -> None
 
 
 def test_stored_lists_stay(mirror: Path, theirs: Catalogue, place: Path) -> None:
-    write_list(mirror, OTHERS)
+    write_list(mirror, other_lines())
     theirs.harvest(CRAWL, index="cdx")
     with LoopbackServer(place) as server:
         pulled = theirs.pull(server.url)
@@ -139,7 +139,7 @@ def test_etags_of_other_sources_are_dropped(mirror: Path, mine: Catalogue, tmp_p
         ours, value = (cat.session.store.get("documents", LISTS + CRAWL) for cat in (mine, other))
         assert ours
         assert value
-        assert (value.source, value.etag, value.size) == (server.url, None, len(LINES))
+        assert (value.source, value.etag, value.size) == (server.url, None, len(some_lines()))
         assert (value.data, value.taken) == (ours.data, ours.taken)
         ranges = [each.headers["range"] for each in server.log if each.path == list_path(CRAWL)]
     starts = [int(each.removeprefix("bytes=").partition("-")[0]) for each in ranges]
@@ -160,10 +160,10 @@ def test_small_lists_are_compared_completely(mirror: Path, tmp_path: Path, setti
 
 
 def test_formatted_lines_are_those_of_the_list() -> None:
-    blocks = parse_blocks(CRAWL, LINES)
-    assert format_blocks(blocks) == LINES
-    tail = LINES[LINES.index(b"\n") + 1 :]
-    assert format_blocks(parse_blocks(CRAWL, tail, start=len(LINES) - len(tail))) == tail
+    blocks = parse_blocks(CRAWL, some_lines())
+    assert format_blocks(blocks) == some_lines()
+    tail = some_lines()[some_lines().index(b"\n") + 1 :]
+    assert format_blocks(parse_blocks(CRAWL, tail, start=len(some_lines()) - len(tail))) == tail
     unusual = "com,a)/\xe9?\x7f 20220807000000\tcdx-00000.gz\t0\t100\t1\n".encode()
     assert format_blocks(parse_blocks(CRAWL, unusual)) == unusual
 
@@ -176,7 +176,7 @@ def test_export_writes_only_changed_lists(mine: Catalogue, mirror: Path, place: 
     def inodes() -> dict[str, int]:
         return {path.stem: path.stat().st_ino for path in place.glob("crawls/*")}
 
-    write_list(mirror, OTHERS, OTHER)
+    write_list(mirror, other_lines(), OTHER)
     mine.harvest(OTHER, index="cdx")
     mine.export_snapshot(place)
     before = inodes()
@@ -211,7 +211,7 @@ def test_export_refuses_lists_of_another_size(mine: Catalogue, tmp_path: Path) -
     value = store.get("documents", LISTS + CRAWL)
     assert value
     store.put("documents", [(LISTS + CRAWL, replace(value, size=value.size + 1))])
-    with pytest.raises(StoreDamaged, match=f"bytes instead of {len(LINES) + 1:,}"):
+    with pytest.raises(StoreDamaged, match=f"bytes instead of {len(some_lines()) + 1:,}"):
         mine.export_snapshot(tmp_path / "new")
 
 

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-import boto3
 import fsspec
 import pytest
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 import catalogue
 from catalogue.errors import OutputFailed, QueryError
@@ -18,7 +17,7 @@ from catalogue.output.open_output import open_folder
 from catalogue.records.record import Record
 from catalogue.settings import Settings
 from tests.support import canaries
-from tests.support.amounts import in_part
+from tests.support.amounts import in_part, in_soak
 from tests.support.fetched import check
 from tests.support.forms import FORMS, Flaky, copied, elsewhere, fill, sixty_records, urls_in, urls_of
 
@@ -117,11 +116,19 @@ def test_file_url_is_a_folder(records: list[Record], tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
+    from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"
     server.stop()
+
+
+def client_of_nobody() -> Any:
+    import boto3
+
+    return boto3.client("s3", **canaries.OF_NOBODY)
 
 
 @pytest.fixture
@@ -135,11 +142,12 @@ def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with closing(boto3.client("s3", **canaries.OF_NOBODY)) as client:
+    with closing(client_of_nobody()) as client:
         client.create_bucket(Bucket="mine")
 
 
 # The AWS SDK leaves sockets and event loops to the garbage collector.
+@in_soak
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("aws")
@@ -148,7 +156,7 @@ def test_writes_to_a_bucket(
 ) -> None:
     with (
         catalogue.open(harvested_data, settings=Settings(source=settings.source, cache=tmp_path / "cache")) as cat,
-        closing(boto3.client("s3", **canaries.OF_NOBODY)) as client,
+        closing(client_of_nobody()) as client,
     ):
         found = cat.captures("*.com", crawls=crawl, limit=6).to_arrow().to_pylist()
         for form in ("warc", "payload"):

@@ -167,7 +167,7 @@ def pages_of_help(group: click.Group, *path: str) -> Iterator[tuple[str, str]]:
 HELP = dict(pages_of_help(entry))
 
 
-@in_part(9)
+@in_part(14)
 @pytest.mark.parametrize("name", HELP)
 def test_help_examples_run(name: str, taught: Command, tmp_path: Path) -> None:
     copytree(taught.home / "data", tmp_path / "data")

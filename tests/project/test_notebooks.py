@@ -13,9 +13,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 from jupyter_client.manager import KernelManager
-from nbclient import NotebookClient
 from traitlets.config import Config
 
 import catalogue
@@ -84,6 +82,8 @@ def kernel(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> It
     ids=lambda path: path.stem,
 )
 def test_notebooks_run(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
+    from nbclient import NotebookClient
+
     notebook, code = read(path)
     begin = f"%reset -f\nimport os\nos.chdir({str(tmp_path)!r})\ndel os"
     notebook.cells.insert(0, nbformat.v4.new_code_cell(begin))  # type: ignore[no-untyped-call]
@@ -106,6 +106,8 @@ def run_cells(
     miniature: Miniature, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[list[str]], list[Any]]]:
     """Run cells in IPython, while an event loop runs as in a kernel; return their values and errors."""
+    from IPython.core.interactiveshell import InteractiveShell
+
     keep_in(tmp_path / "cache", miniature)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CATALOGUE_CACHE", str(tmp_path / "cache"))

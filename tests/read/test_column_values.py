@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,12 +25,13 @@ from catalogue.harvest.snapshot import MANIFEST
 from catalogue.parquet.page_index import Indexes
 from catalogue.settings import Settings
 from catalogue.tables.tables_state import TABLES_FOLDER
-from tests.support.amounts import in_part
+from tests.conftest import once
+from tests.support.amounts import in_part, part_of
 from tests.support.footers import write
 from tests.support.own_tables import KEY, dataset_of, edited, rows_of, scan
 
 CRAWL = "CC-MAIN-2022-33"
-ROWS, GROUP = 2400, 30
+ROWS, GROUP = 2400, 60
 COLUMNS = [KEY, "kind", "number", "long"]
 NAMED = "kind,number,long"
 
@@ -45,7 +47,7 @@ def table(seed: int = 1) -> pa.Table:
         for _ in range(GROUP):
             is_null = empty or (with_nulls and chance.random() < 0.3)
             kinds.append(None if is_null else chance.choice(some))
-            numbers.append(None if is_null else group // 4 - 5 + chance.randrange(2))
+            numbers.append(None if is_null else group // 2 - 5 + chance.randrange(2))
     kinds[700], kinds[1900] = "rare", "rare,æ"
     longs = [f"{chance.randrange(10**9):0200}" for _ in range(ROWS)]  # too long for a dictionary
     return pa.table(
@@ -118,7 +120,7 @@ def by_writer(request: pytest.FixtureRequest) -> Iterator[Catalogue]:
         yield cat
 
 
-@in_part(5)
+@in_part(7)
 @pytest.mark.parametrize("where", CONDITIONS)
 def test_rows_equal_a_scan(by_writer: Catalogue, where: str) -> None:
     found = by_writer.captures("*", where=where, columns=COLUMNS)
@@ -138,6 +140,7 @@ COMPARED = st.one_of(
 OPERATORS = st.sampled_from(["=", "<", "<=", ">", ">=", "<>", "IS DISTINCT FROM"])
 
 
+@in_part(3)
 @pytest.mark.parametrize("by_writer", ["pyarrow", "dictionaries that overflow", "polars"], indirect=True)
 @given(st.lists(st.tuples(COMPARED, OPERATORS, st.booleans()), min_size=1, max_size=3))
 def test_random_conditions_equal_a_scan(by_writer: Catalogue, parts: list[tuple[tuple[str, str], str, bool]]) -> None:
@@ -169,10 +172,10 @@ def test_values_that_are_nowhere_take_no_request() -> None:
         cat.harvest(values="kind")
         before = cat.requests
         found = cat.captures("*", where="kind = 'nowhere'")
-        assert found.to_arrow().num_rows == 0
-        assert found.count() == 0
-        assert cat.requests == before
-        assert found.plan.ruled_out == ROWS // GROUP
+        assert (found.to_arrow().num_rows, found.count(), cat.requests) == (0, 0, before)
+        cat.harvest(values="number")
+        for where in ("kind = 'nowhere'", "number = 1000"):  # the values of both harvests are used
+            assert cat.captures("*", where=where).plan.ruled_out == ROWS // GROUP
 
 
 def folder_of(cat: Catalogue) -> Path:
@@ -193,6 +196,7 @@ def expensive_bytes(data: bytes) -> Iterator[Catalogue]:
         yield other
 
 
+@cache
 def long_kinds() -> pa.Table:
     """Rows in whose row groups the dictionary takes a small part of the chunk."""
     count, group = 100, 1000
@@ -202,11 +206,8 @@ def long_kinds() -> pa.Table:
     return pa.table({KEY: [f"key{row:06}" for row in range(count * group)], "kind": kinds})
 
 
-LONG = long_kinds()
-
-
 def test_queries_read_dictionary_pages_where_they_cost_less_than_chunks() -> None:
-    data = write(LONG, row_group_size=1000)
+    data = write(long_kinds(), row_group_size=1000)
     size = sum(
         pq.ParquetFile(BytesIO(data)).metadata.row_group(group).column(1).total_compressed_size for group in range(100)
     )
@@ -228,16 +229,16 @@ def test_queries_read_dictionary_pages_where_they_cost_less_than_chunks() -> Non
 
 
 def test_frequent_values_are_read_after_a_sample() -> None:
-    with expensive_bytes(write(LONG, row_group_size=1000)) as cat:
+    with expensive_bytes(write(long_kinds(), row_group_size=1000)) as cat:
         found = cat.captures("*", where="kind = 'kind7'")
         count = found.to_arrow().num_rows
-        assert count == LONG.column("kind").to_pylist().count("kind7")
+        assert count == long_kinds().column("kind").to_pylist().count("kind7")
         parts = cat.session.store.count("indexes")
         assert parts == 16
 
 
 def test_plan_names_a_harvest_of_values() -> None:
-    with dataset_of({"a.parquet": write(LONG, row_group_size=1000)}) as cat:
+    with dataset_of({"a.parquet": write(long_kinds(), row_group_size=1000)}) as cat:
         (advice,) = [each for each in cat.captures("*", where="kind = 'rare'").plan.warnings if "--values" in each]
         assert advice.startswith("100 row groups may have matching values")
         assert advice.endswith("run: catalogue harvest --table t --values kind")
@@ -263,11 +264,17 @@ def test_values_that_contradict_bounds_are_not_used() -> None:
 
 
 @pytest.fixture
-def with_values(mirror: Path, tmp_path: Path) -> Catalogue:
+def with_values(mirror: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
     settings = Settings(source=str(mirror), cache=tmp_path / "cache")
-    cat = catalogue.open(tmp_path / "data", settings=settings, progress=False)
-    cat.harvest(CRAWL, subsets="all", values="all")
-    return cat
+
+    def make(folder: Path) -> Path:
+        with catalogue.open(folder, settings=settings, progress=False) as cat:
+            cat.harvest(CRAWL, subsets="all", values="all")
+        return folder
+
+    data = shutil.copytree(once(tmp_path_factory, "values of columns", make), tmp_path / "data")
+    with catalogue.open(data, settings=settings, progress=False) as cat:
+        yield cat
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut", "flipped"])
@@ -346,7 +353,7 @@ def test_unknown_columns_are_refused(with_values: Catalogue) -> None:
 
 
 def test_reads_deciding_columns_before_keys_and_counts_without_keys() -> None:
-    with expensive_bytes(write(LONG, row_group_size=20_000, use_dictionary=["kind"])) as cat:
+    with expensive_bytes(write(long_kinds(), row_group_size=20_000, use_dictionary=["kind"])) as cat:
         found = cat.captures("*", where="kind = 'rare'")
         first, second = found.plan.waves
         assert {part.column for fetch in first for part in fetch.parts} == {"kind"}
@@ -392,6 +399,7 @@ def test_row_groups_with_a_rare_value_take_few_requests() -> None:
         assert (requests, received - deciding in range(20)) == (1, True)
 
 
+@in_part(3)  # each width first, once with statistics
 @pytest.mark.parametrize("first", ["int32", "int64"])
 @pytest.mark.parametrize("statistics", [False, True])
 def test_files_may_have_integers_of_different_widths(first: str, statistics: bool) -> None:  # noqa: FBT001
@@ -406,15 +414,6 @@ def test_files_may_have_integers_of_different_widths(first: str, statistics: boo
     }
     with dataset_of(files) as cat:
         cat.harvest(values="number")
-        for value in range(11):
+        for value in part_of(range(11), 3):
             expected = sum(some.count(value) for some in numbers.values())
             assert cat.captures("*", where=f"number = {value}").count() == expected, value
-
-
-def test_values_of_several_harvests_are_used_at_once() -> None:
-    with dataset_of({"a.parquet": by_pyarrow()}) as cat:
-        cat.harvest(values="kind")
-        assert cat.captures("*", where="kind = 'nowhere'").plan.ruled_out == ROWS // GROUP
-        cat.harvest(values="number")
-        assert cat.captures("*", where="kind = 'nowhere'").plan.ruled_out == ROWS // GROUP
-        assert cat.captures("*", where="number = 1000").plan.ruled_out == ROWS // GROUP

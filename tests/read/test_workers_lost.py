@@ -12,11 +12,8 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
-import dask
 import pyarrow as pa
 import pytest
-from distributed import Client, LocalCluster  # whose functions have types here and there
-from distributed.utils import get_mp_context
 from warcio.archiveiterator import ArchiveIterator
 
 import catalogue
@@ -30,7 +27,7 @@ from catalogue.plan.requests import record_fetches
 from catalogue.read.dask_cluster import client_machines, connect_to_cluster
 from catalogue.read.workers import SLICE, Workers, run, tasks
 from catalogue.settings import Settings
-from tests.support.amounts import in_soak
+from tests.support.amounts import COMPLETE, in_soak
 from tests.support.commands import Command, ended
 from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.executors import opened
@@ -40,9 +37,13 @@ from tests.support.faults import FaultServer
 @pytest.fixture(scope="module")
 def forks() -> Iterator[BaseContext]:
     """Where processes come from, Dask's too: they are forked by one that has imported, once, what takes them long."""
+    import dask
+    from distributed.utils import get_mp_context
+
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         context: BaseContext = get_mp_context()  # or it would set its own list later
-        context.set_forkserver_preload(["distributed", "dask.dataframe", "pyarrow.parquet", "catalogue.read.workers"])
+        of_dask = ["distributed", "dask.dataframe"] if COMPLETE else []
+        context.set_forkserver_preload([*of_dask, "pyarrow.parquet", "catalogue.read.workers"])
         yield context
 
 
@@ -53,14 +54,17 @@ def processes(forks: BaseContext) -> Iterator[Executor]:
 
 
 @pytest.fixture(scope="module")
-def cluster(forks: BaseContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(forks: BaseContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    import dask
+    from distributed import LocalCluster
+
     assert forks.get_start_method() == dask.config.get("distributed.worker.multiprocessing-method")
     folder = str(tmp_path_factory.mktemp("dask"))
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=folder) as made:
         yield made
 
 
-def address_of(cluster: LocalCluster) -> str:
+def address_of(cluster: Any) -> str:
     return str(cluster.scheduler_address)
 
 
@@ -119,13 +123,16 @@ def test_reports_dead_processes(forks: BaseContext, harvested_data: Path, settin
             list(batches)
 
 
-def kill_one(client: Client) -> None:
+def kill_one(client: Any) -> None:
     os.kill(min(client.run(os.getpid).values()), signal.SIGKILL)
 
 
+@in_soak
 def test_cluster_survives_a_lost_worker(
-    harvested_data: Path, settings: Settings, some: list[str], everything: pa.Table, cluster: LocalCluster
+    harvested_data: Path, settings: Settings, some: list[str], everything: pa.Table, cluster: Any
 ) -> None:
+    from distributed import Client
+
     with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:
         batches = cat.captures("*", crawls=some, columns=SOME).batches()
         first = next(batches)
@@ -136,8 +143,10 @@ def test_cluster_survives_a_lost_worker(
 
 @in_soak
 def test_fetch_survives_a_lost_worker(
-    harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: LocalCluster, tmp_path: Path, crawl: str
+    harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: Any, tmp_path: Path, crawl: str
 ) -> None:
+    from distributed import Client
+
     """The same file as of one process, in the same requests, though a worker is killed once something has come."""
     requested = "fetch_status = 200 AND length(url) % 16 = 0"
     found = harvested.captures("*.com", crawls=crawl, where=requested)
@@ -182,7 +191,9 @@ def members(folder: Path, name: str) -> list[bytes]:
 
 
 @in_soak
-def test_backfill_survives_a_lost_worker(tmp_path: Path, cluster: LocalCluster) -> None:
+def test_backfill_survives_a_lost_worker(tmp_path: Path, cluster: Any) -> None:
+    from distributed import Client
+
     tables = [table([f"com,example)/{n}/{m:05}" for m in range(900)]) for n in range(12)]
     folder = crawl_of(tmp_path / "source", *tables, write_page_index=False, write_statistics=False, row_group_size=300)
     settings = Settings(source=str(folder), cache=tmp_path / "cache")
@@ -234,7 +245,9 @@ def test_backfill_by_workers_keeps_its_budget_and_continues(tmp_path: Path) -> N
 
 
 @in_soak
-def test_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) -> None:
+def test_dask_frame_has_the_rows(harvested: Catalogue, cluster: Any) -> None:
+    from distributed import Client
+
     with Client(cluster):
         found = harvested.captures("*.example.com", columns=["url", "fetch_status", "fetch_time"])
         frame = found.to_dask()
@@ -257,7 +270,7 @@ def test_dask_frame_has_the_rows(harvested: Catalogue, cluster: LocalCluster) ->
 
 
 @in_soak
-def test_command_uses_a_cluster(asking: Command, cluster: LocalCluster, harvested: Catalogue) -> None:
+def test_command_uses_a_cluster(asking: Command, cluster: Any, harvested: Catalogue) -> None:
     with asking.start("query", "*.is", "--columns", "url", "--scheduler", address_of(cluster)) as process:
         ran = ended(process)
     assert ran.status == 0, ran.err
@@ -278,6 +291,8 @@ def test_rejects_invalid_schedulers() -> None:
 
 @in_soak
 def test_rejects_workers_without_this_package(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
     (tmp_path / "catalogue").mkdir()
     (tmp_path / "catalogue" / "__init__.py").touch()
     settings = tmp_path / "catalogue" / "settings.py"

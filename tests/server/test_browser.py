@@ -8,17 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from selenium.common.exceptions import StaleElementReferenceException
-from selenium.webdriver import Chrome
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.wait import WebDriverWait
 
 from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
-from tests.support.browsers import open_chromium, without_browser
+from tests.support.browsers import open_chromium, waiting, without_browser
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import FaultServer
 from tests.support.gates import Gate, nth
@@ -27,6 +22,7 @@ from tests.support.serving import serving
 from tests.support.web_pages import serving_site
 
 TELEPHONE, DESK = 320, 1280
+ENTER, TAB = "\ue007", "\ue004"  # as WebDriver names keys
 OVERFLOW = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
 
 pytestmark = without_browser
@@ -58,7 +54,7 @@ chromium = pytest.fixture(scope="module")(open_chromium)
 
 
 @pytest.fixture
-def browser(chromium: Chrome) -> Iterator[Chrome]:
+def browser(chromium: Any) -> Iterator[Any]:
     """A desktop browser; its console must have no messages."""
     look(chromium, DESK, "light")
     chromium.get("about:blank")
@@ -67,7 +63,7 @@ def browser(chromium: Chrome) -> Iterator[Chrome]:
     assert messages(chromium) == []
 
 
-def look(browser: Chrome, width: int, theme: str) -> None:
+def look(browser: Any, width: int, theme: str) -> None:
     """Set width and theme."""
     features = [{"name": "prefers-color-scheme", "value": theme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
@@ -75,24 +71,24 @@ def look(browser: Chrome, width: int, theme: str) -> None:
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
-def messages(browser: Chrome) -> list[str]:
+def messages(browser: Any) -> list[str]:
     """Return new messages of the console."""
     return [entry["message"] for entry in browser.get_log("browser")]
 
 
-def run(browser: Chrome, script: str) -> Any:
+def run(browser: Any, script: str) -> Any:
     return browser.execute_script(script)
 
 
 @in_soak
-def test_search_from_the_form(browser: Chrome, site: str, crawl: str) -> None:
+def test_search_from_the_form(browser: Any, site: str, crawl: str) -> None:
     browser.get(f"{site}/{crawl}/")
-    field = browser.find_element(By.NAME, "url")
-    field.send_keys("*.example.com", Keys.ENTER)
-    wait = WebDriverWait(browser, 20)
-    rows = wait.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "table.captures tbody tr"))
+    field = browser.find_element("name", "url")
+    field.send_keys("*.example.com", ENTER)
+    wait = waiting(browser)
+    rows = wait.until(lambda driver: driver.find_elements("css selector", "table.captures tbody tr"))
     assert len(rows) == 100
-    assert all("example.com" in row.find_element(By.TAG_NAME, "bdi").text for row in rows[:5])
+    assert all("example.com" in row.find_element("tag name", "bdi").text for row in rows[:5])
     bars, marks, (box,) = (
         run(browser, f"return [...document.querySelectorAll('{each}')].map((e) => e.getBoundingClientRect())")
         for each in (".map > svg > rect.read", ".map > svg > line.mark", ".map > svg")
@@ -101,30 +97,30 @@ def test_search_from_the_form(browser: Chrome, site: str, crawl: str) -> None:
     assert all(bar["width"] > 0 and bar["height"] > 0 for bar in bars)
     assert marks
     assert all(box["left"] - 2 <= mark["x"] <= box["right"] + 2 for mark in marks)
-    browser.find_element(By.LINK_TEXT, "Show up to 1,000").click()
-    more = wait.until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "tbody tr:nth-child(101)"))
+    browser.find_element("link text", "Show up to 1,000").click()
+    more = wait.until(lambda driver: driver.find_elements("css selector", "tbody tr:nth-child(101)"))
     assert len(more) == 1
-    assert browser.find_element(By.NAME, "limit").get_attribute("value") == "1000"
+    assert browser.find_element("name", "limit").get_attribute("value") == "1000"
 
 
 @in_soak
-def test_keyboard_navigation(browser: Chrome, site: str) -> None:
+def test_keyboard_navigation(browser: Any, site: str) -> None:
     browser.get(site)
     reached = []
     for _ in range(9):
-        browser.switch_to.active_element.send_keys(Keys.TAB)
+        browser.switch_to.active_element.send_keys(TAB)
         active = browser.switch_to.active_element
         reached.append(active.get_attribute("name") or active.text)
         assert run(browser, "return getComputedStyle(document.activeElement).outlineStyle") != "none"
     assert reached[0] == "Skip to the content"
     assert {"url", "crawl", "Search", "Filters"} <= set(reached)
     browser.get(site)
-    browser.switch_to.active_element.send_keys(Keys.TAB)
-    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    browser.switch_to.active_element.send_keys(TAB)
+    browser.switch_to.active_element.send_keys(ENTER)
     assert run(browser, "return document.activeElement.id") == "main"
 
 
-def check_fits(browser: Chrome, width: int) -> None:
+def check_fits(browser: Any, width: int) -> None:
     """Check that nothing of the page is wider than the window."""
     assert run(browser, "return innerWidth") == width
     assert run(browser, OVERFLOW) == 0
@@ -137,7 +133,7 @@ def check_fits(browser: Chrome, width: int) -> None:
 
 
 @in_soak
-def test_long_urls_fit_a_telephone(browser: Chrome, site: str) -> None:
+def test_long_urls_fit_a_telephone(browser: Any, site: str) -> None:
     browser.get(f"{site}/search?url={'a' * 300}.example/{'b' * 600}/*&crawl=latest")
     for width in (TELEPHONE, DESK):  # the window is resized after loading
         look(browser, width, "dark")
@@ -145,19 +141,19 @@ def test_long_urls_fit_a_telephone(browser: Chrome, site: str) -> None:
 
 
 @in_soak
-def test_shows_progress_of_a_harvest_and_then_the_answer(chromium: Chrome, on_demand: tuple[str, Gate]) -> None:
+def test_shows_progress_of_a_harvest_and_then_the_answer(chromium: Any, on_demand: tuple[str, Gate]) -> None:
     address, gate = on_demand
     look(chromium, TELEPHONE, "light")
     chromium.get(f"{address}/{CRAWL}/")
     assert run(chromium, "return innerWidth") == TELEPHONE
     assert run(chromium, OVERFLOW) == 0
     chromium.get(address + WAITING)
-    wait = WebDriverWait(chromium, 30, ignored_exceptions=[StaleElementReferenceException])  # the page updates itself
-    wait.until(lambda driver: "2 of 3 files" in driver.find_element(By.CLASS_NAME, "waiting").text)
+    wait = waiting(chromium)
+    wait.until(lambda driver: "2 of 3 files" in driver.find_element("class name", "waiting").text)
     assert run(chromium, "const bar = document.querySelector('progress'); return [bar.value, bar.max]") == [2, 3]
-    assert not chromium.find_elements(By.CSS_SELECTOR, ".notice, [role=alert]")
+    assert not chromium.find_elements("css selector", ".notice, [role=alert]")
     gate.open()
-    wait.until(lambda driver: len(driver.find_elements(By.CSS_SELECTOR, ".captures tbody tr")) == 2)
+    wait.until(lambda driver: len(driver.find_elements("css selector", ".captures tbody tr")) == 2)
     assert chromium.current_url == address + WAITING
     assert all("503" in message for message in messages(chromium))  # Chromium says of itself what the status was
 
@@ -180,16 +176,14 @@ OWN = [
 
 
 @in_soak
-def test_pages_fit_and_do_not_violate_wcag(
-    chromium: Chrome, site: str, crawl: str, on_demand: tuple[str, Gate]
-) -> None:
+def test_pages_fit_and_do_not_violate_wcag(chromium: Any, site: str, crawl: str, on_demand: tuple[str, Gate]) -> None:
     address, gate = on_demand
     axe = Path(str(AXE)).read_text(encoding="utf-8")
 
     def check(url: str, shown: str) -> None:
         look(chromium, DESK, "light")
         chromium.get(url)
-        WebDriverWait(chromium, 30).until(lambda driver: driver.find_elements(By.CSS_SELECTOR, shown))
+        waiting(chromium).until(lambda driver: driver.find_elements("css selector", shown))
         run(chromium, axe)
         for width, theme, rules in ((DESK, "light", WCAG), (TELEPHONE, "dark", BY_LOOK)):
             look(chromium, width, theme)
@@ -226,7 +220,7 @@ ACTING = """<html><head><title>as archived</title>
 <form action="//HERE/form"><input autofocus onfocus="this.form.submit()"></form></body></html>"""
 
 
-def test_archived_page_runs_and_loads_nothing(chromium: Chrome, tmp_path: Path) -> None:
+def test_archived_page_runs_and_loads_nothing(chromium: Any, tmp_path: Path) -> None:
     with LoopbackServer(tmp_path) as elsewhere:
         page = ACTING.replace("//HERE/", elsewhere.url).encode()
         records = {
@@ -241,7 +235,7 @@ def test_archived_page_runs_and_loads_nothing(chromium: Chrome, tmp_path: Path) 
         with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
             archived = {name: f"{address}/{CRAWL}/2022id_/{url_of(name)}" for name in records}
             chromium.get(archived["page"])
-            assert chromium.find_element(By.ID, "text").text == "its text"
+            assert chromium.find_element("id", "text").text == "its text"
             assert (chromium.title, chromium.current_url) == ("as archived", archived["page"])
             assert run(chromium, "return self.origin") == "null"
             chromium.get(archived["picture"])

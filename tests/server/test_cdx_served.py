@@ -21,7 +21,7 @@ def pages_of() -> dict[str, list[Page]]:
     return {}
 
 
-@in_part(3)
+@in_part(5)
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
 def test_answers_by_every_rule(
     exchange: Exchange, base: str, oracle: Oracle, known: Known, pages_of: dict[str, list[Page]]

@@ -13,7 +13,7 @@ import pytest
 import catalogue
 from catalogue.demo import Miniature
 from catalogue.settings import Settings
-from tests.support.amounts import COMPLETE, EXAMPLES
+from tests.support.amounts import COMPLETE, EXAMPLES, in_soak
 from tests.support.serving import serving
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +25,7 @@ expected-statuses = ["2xx", "404", "422"]
 """
 
 
+@in_soak
 @pytest.mark.timeout(3600)  # with many requests
 def test_answers_agree_with_the_document(miniature: Miniature, tmp_path: Path) -> None:
     settings = Settings(source=str(miniature.folder), cache=tmp_path / "cache")

@@ -27,7 +27,7 @@ from catalogue.server.service import Service
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
-from tests.support.amounts import in_part
+from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of
 from tests.support.metrics import samples
@@ -241,6 +241,7 @@ def test_close_waits_for_running_queries(harvested_data: Path, settings: Setting
         assert answer.result() == crawl_rows(cat.session)
 
 
+@in_soak
 def test_limit_bounds_memory_for_half_a_million_captures(settings: Settings, tmp_path: Path) -> None:
     count, url = 510_000, f"https://example.com/{'x' * 50}"
     same = pa.array(np.zeros(count, np.int32))

@@ -61,7 +61,7 @@ def lake(folder: Path) -> Items:
 
 
 def iceberg(folder: Path) -> Items:
-    from pyiceberg.table import StaticTable  # noqa: PLC0415 - slow to import
+    from pyiceberg.table import StaticTable
 
     versions = sorted(folder.glob("ice/metadata/v*.json"), key=lambda path: int(path.name[1:].partition(".")[0]))
     if not versions:

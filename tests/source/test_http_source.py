@@ -107,7 +107,7 @@ def test_close_ends_running_requests_at_any_moment() -> None:
                 assert answered.acquire(timeout=10)
             source.close()
             assert sum(future.result(timeout=10) for future in running) >= number
-    gc.collect()
+    gc.collect(1)
 
 
 def test_default_timeouts() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
 
 import catalogue
@@ -26,7 +25,8 @@ BUCKET = "commoncrawl-test"
 @pytest.fixture(scope="module")
 def endpoint(mirror: Path, crawl: str) -> Iterator[str]:
     """An S3 server with the mirror in a bucket."""
-    from moto.moto_server.threaded_moto_server import ThreadedMotoServer  # noqa: PLC0415 - slow to import
+    import boto3
+    from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -106,6 +106,8 @@ def test_snapshot_is_exported_to_and_pulled_from_a_bucket(
         cat.export_snapshot(place)
         with pytest.raises(UnknownCrawl, match="does not have"):
             cat.pull(place, crawls=oldest)
+    import boto3
+
     client = boto3.client("s3", endpoint_url=aws["AWS_ENDPOINT_URL"], region_name="us-east-1")
     there = client.list_objects_v2(Bucket=BUCKET, Prefix="snapshots/")["Contents"]
     client.close()

@@ -19,6 +19,7 @@ from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.open import open_source
 from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource, get_tail
+from tests.support.amounts import in_part
 from tests.support.answers import GOOD, Answers
 from tests.support.clocks import START, FakeClock
 from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, first, seeded
@@ -75,6 +76,7 @@ def test_requests_above_the_limit_of_a_host_go_to_the_next(tmp_path: Path) -> No
         assert source.requests == server.requests + other.requests
 
 
+@in_part(3)  # each kind of one of the three, since their number is not divisible by 3
 @pytest.mark.parametrize("kind", PROMPT, ids=lambda kind: kind.value)
 @pytest.mark.parametrize("faulty", ["first", "redirecting", "signed"])
 def test_one_faulty_host_costs_two_requests(faulty: str, kind: Kind, tmp_path: Path) -> None:
@@ -323,6 +325,7 @@ def test_quota_of_a_host_leaves_requests_to_the_other(tmp_path: Path) -> None:
 # ---- time ----
 
 
+@in_part(2)
 @pytest.mark.parametrize("rate", [50.0, 100.0])
 def test_two_hosts_take_at_most_six_tenths_of_the_time(rate: float, tmp_path: Path) -> None:
     """Ten times the usual rates; the second host takes two requests for a file, with a limit for each kind."""

@@ -78,7 +78,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in _VARIABLES:
         monkeypatch.delenv(name, raising=False)
     yield
-    gc.collect()  # unclosed sources warn now, and warnings are errors
+    gc.collect(1)  # new objects: unclosed sources warn now, and warnings are errors
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,9 @@
 
 import shutil
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = [
@@ -25,8 +24,19 @@ without_browser = pytest.mark.skipif(
 )
 
 
-def open_chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+def waiting(browser: Any) -> Any:
+    """Wait for what a page shows, also while it updates itself."""
+    from selenium.common.exceptions import StaleElementReferenceException
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    return WebDriverWait(browser, 30, ignored_exceptions=[StaleElementReferenceException])
+
+
+def open_chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Yield a browser; a fixture."""
+    from selenium.webdriver import Chrome, ChromeOptions
+    from selenium.webdriver.chrome.service import Service
+
     options = ChromeOptions()
     options.binary_location = str(CHROMIUM)
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):

@@ -26,6 +26,20 @@ from catalogue.selection import stored_crawls
 SHELL = Path(sys.executable).parent / "duckdb"
 
 
+def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequence[str] = ()) -> Path:
+    """Export an Iceberg table."""
+    from catalogue.export import iceberg
+
+    return iceberg.export(path, files, location, missing)
+
+
+def plain(path: Path) -> Any:
+    """Open a table by pyiceberg alone, by its metadata or its version hint."""
+    from pyiceberg.table import StaticTable
+
+    return StaticTable.from_metadata(str(path))
+
+
 def extension(name: str) -> str | None:
     """Return the file of an extension for the installed DuckDB; None if there is none."""
     found = find_spec(f"duckdb_extension_{name}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from shutil import copytree
 
@@ -17,13 +18,21 @@ from tests.support.block_lists import CRAWL, OTHER, write_list
 from tests.support.snapshots import files_of, read_rows, replace_file, write_rows
 
 __all__ = ["CRAWL", "OTHER"]
-LINES = make_list(9000)
-OTHERS = make_list(2000, seed=2, shards=7)
+
+
+@cache
+def some_lines() -> bytes:
+    return make_list(9000)
+
+
+@cache
+def other_lines() -> bytes:
+    return make_list(2000, seed=2, shards=7)
 
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Path:
-    write_list(tmp_path / "mirror", LINES)
+    write_list(tmp_path / "mirror", some_lines())
     return tmp_path / "mirror"
 
 
@@ -51,7 +60,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A snapshot of the list of blocks, from another source than the tests'; to be copied."""
 
     def make(folder: Path) -> Path:
-        write_list(folder / "mirror", LINES)
+        write_list(folder / "mirror", some_lines())
         with catalogue.open(folder / "data", settings=Settings(source=str(folder / "mirror"))) as cat:
             cat.harvest(CRAWL, index="cdx")
             cat.export_snapshot(folder / "snapshot")

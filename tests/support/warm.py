@@ -22,8 +22,9 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, mkdtemp
 from typing import NoReturn, Self
+from zlib import crc32
 
 from tests.support import canaries
 
@@ -38,6 +39,8 @@ OF_COMMANDS = {
 """Packages and modules that only one command needs, and that take long to import."""
 
 ROOT = Path(__file__).parents[2]
+_LAST = 2.0
+"""Seconds without a connection after which the process ends."""
 
 
 class Forked:
@@ -147,33 +150,44 @@ class Forked:
 
 @cache
 def _parent(preload: str) -> socket.socket:
-    """Start the process that forks commands; return a socket for requests."""
-    ours, theirs = socket.socketpair()
+    """Return a connection to the process that forks commands, which all processes of a run of tests share.
+
+    The first of them starts it: where no other process can have the same name, it is free.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone {os.getpid()}")
+    name = f"\0catalogue {run} {crc32(preload.encode())}" if sys.platform == "linux" else f"{mkdtemp()}/warm"
+    while True:
+        with socket.socket(socket.AF_UNIX) as listener, suppress(OSError):
+            listener.bind(name)
+            listener.listen()
+            _start(listener, preload)
+        ours = socket.socket(socket.AF_UNIX)
+        if not ours.connect_ex(name):
+            atexit.register(ours.close)
+            return ours
+        ours.close()  # another process does not listen yet, or no longer
+
+
+def _start(listener: socket.socket, preload: str) -> None:
     remaining = {name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ}
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())],
+        [sys.executable, "-m", "tests.support.warm", str(listener.fileno())],
         env=remaining | {"PYTHONWARNINGS": "error"} | ({"LD_PRELOAD": preload} if preload else {}),
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        pass_fds=[theirs.fileno()],
+        pass_fds=[listener.fileno()],
     )
-    theirs.close()
-
-    def end() -> None:
-        ours.close()
-        process.wait()
-
-    atexit.register(end)
-    return ours
+    atexit.register(process.wait)  # called after the connection is closed
 
 
 # ---- in the process that forks ----
 
 
-def main(requested: socket.socket) -> None:
-    """Fork commands until the socket is closed."""
+def main(listener: socket.socket) -> None:
+    """Fork commands until all connections are closed."""
     _import_everything()
+    clients = [listener.accept()[0]]
     # A test finds the marks in the output of its command.
     canaries.watch(lambda text: os.write(2, text.encode()))
     canaries.stay_at_home(lambda text: os.write(2, text.encode()))
@@ -186,15 +200,22 @@ def main(requested: socket.socket) -> None:
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         while True:
-            ready = select.select([requested, ended], [], [])[0]
+            ready = select.select([listener, *clients, ended], [], [], None if clients else _LAST)[0]
+            if not ready:
+                return
             if ended in ready:
                 ended.recv(4096)
                 _report(reports)
-            if requested not in ready:
+            if listener in ready:
+                clients.append(listener.accept()[0])
+            requested = next((each for each in clients if each in ready), None)
+            if requested is None:
                 continue
             length, ends, *_ = socket.recv_fds(requested, 4, 4)
             if not length:
-                return
+                clients.remove(requested)
+                requested.close()
+                continue
             words, environment, folder = json.loads(
                 requested.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL)
             )
@@ -208,7 +229,7 @@ def main(requested: socket.socket) -> None:
                 continue
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for end in (reported, *reports.values(), *(each.detach() for each in (requested, ended, wake))):
+            for end in (reported, *reports.values(), *(each.detach() for each in (listener, *clients, ended, wake))):
                 os.close(end)
             _become(words, environment, folder, streams)
 
