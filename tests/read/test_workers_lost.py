@@ -145,9 +145,9 @@ def test_cluster_survives_a_lost_worker(
 def test_fetch_survives_a_lost_worker(
     harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: Any, tmp_path: Path, crawl: str
 ) -> None:
+    """The same file as of one process, in the same requests, though a worker is killed once something has come."""
     from distributed import Client
 
-    """The same file as of one process, in the same requests, though a worker is killed once something has come."""
     requested = "fetch_status = 200 AND length(url) % 16 = 0"
     found = harvested.captures("*.com", crawls=crawl, where=requested)
     alone = harvested.fetch(found, tmp_path / "alone.warc.gz", most=100_000)
