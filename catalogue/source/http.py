@@ -1,18 +1,18 @@
 """Files over HTTP, by the connections of urllib3."""
 
+import http.client
 import os
 import socket
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from http.client import HTTPException
 from pathlib import Path
 from threading import Condition, Event, Lock, Thread, get_ident
-from typing import Any
+from typing import Any, cast
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import finalize
@@ -103,7 +103,7 @@ class HttpSource:
                 return self._send(request, self._target + target, headers)
         except CatalogueError:
             raise
-        except (HTTPError, HTTPException, OSError, ValueError) as error:
+        except (HTTPError, http.client.HTTPException, OSError, ValueError) as error:
             cause: BaseException = error
             while isinstance(cause, HTTPError) and (inner := cause.__cause__ or cause.__context__):
                 cause = inner  # which urllib3 wrapped
@@ -115,7 +115,7 @@ class HttpSource:
         return request.read(status, headers, read)
 
     def _send(self, request: Request, target: str, headers: dict[str, str]) -> Response:
-        response = self._pool.urlopen(
+        opened = self._pool.urlopen(
             "GET",
             target,
             headers=headers,
@@ -123,19 +123,18 @@ class HttpSource:
             redirect=False,
             assert_same_host=False,
             preload_content=False,
-            decode_content=False,
         )
+        response = cast("HeadResponse", opened)
 
         def read(size: int) -> bytes:
             body = response.read(size)
-            if len(body) < size and response.length_remaining:
+            if len(body) < size and response.length:
                 raise ConnectionError("the connection was closed before the end of the response")
             return body
 
         try:
-            return self._receive(request, response.status, {**response.headers}, read)
+            return self._receive(request, response.status, response.fields, read)
         finally:
-            response.close()  # closes the connection unless the body was read completely
             response.release_conn()
 
     def _failure(self, request: Request, cause: BaseException) -> CatalogueError:
@@ -274,10 +273,15 @@ class _Connection(HTTPConnection):
         super().connect()
         self._running.use(self.sock)
 
-    def request(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - as the base class has it
+    def request(self, method: str, url: str, *, headers: Mapping[str, str], **_: object) -> None:  # type: ignore[override]
         if self.sock:
             self._running.use(self.sock)
-        super().request(*arguments, **options)
+            self.sock.settimeout(self.timeout)
+        http.client.HTTPConnection.request(self, method, url, headers=headers)
+
+    def getresponse(self) -> HeadResponse:  # type: ignore[override]
+        self.sock.settimeout(self.timeout)
+        return cast("HeadResponse", http.client.HTTPConnection.getresponse(self))
 
 
 class _TlsConnection(_Connection, HTTPSConnection):
