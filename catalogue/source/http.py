@@ -253,6 +253,7 @@ class _Connection(HTTPConnection):
     """A connection whose running request another thread can end."""
 
     response_class = HeadResponse
+    putheader = http.client.HTTPConnection.putheader  # without urllib3's search for a placeholder
 
     def __init__(self, running: _RunningRequests, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         super().__init__(*arguments, **options)
