@@ -1,6 +1,5 @@
 """Files over HTTP, by the connections of urllib3."""
 
-import http.client
 import os
 import socket
 import ssl
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 from threading import Condition, Event, Lock, Thread, get_ident
 from typing import Any, cast
@@ -75,10 +75,11 @@ class HttpSource:
         self.url = url
         self.connections = connections
         self._timeouts = timeouts or Timeouts()
-        self._headers = {"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         parts = urlsplit(url)
         proxy = _proxy(parts)
         self._proxied = proxy is not None
+        self._headers = {"Host": _host_header(parts), "User-Agent": user_agent}
+        self._headers |= {"Accept": "*/*", "Accept-Encoding": "identity"}
         self._host = _address(proxy or parts)[0]
         self._target = url if proxy and parts.scheme == "http" else parts.path
         self._running = _RunningRequests(url, connections, check_seconds=min(1.0, self._timeouts.total / 10))
@@ -103,7 +104,7 @@ class HttpSource:
                 return self._send(request, self._target + target, headers)
         except CatalogueError:
             raise
-        except (HTTPError, http.client.HTTPException, OSError, ValueError) as error:
+        except (HTTPError, HTTPException, OSError, ValueError) as error:
             cause: BaseException = error
             while isinstance(cause, HTTPError) and (inner := cause.__cause__ or cause.__context__):
                 cause = inner  # which urllib3 wrapped
@@ -252,9 +253,6 @@ class _RunningRequests:
 class _Connection(HTTPConnection):
     """A connection whose running request another thread can end."""
 
-    response_class = HeadResponse
-    putheader = http.client.HTTPConnection.putheader  # without urllib3's search for a placeholder
-
     def __init__(self, running: _RunningRequests, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         super().__init__(*arguments, **options)
         self._running = running
@@ -275,14 +273,26 @@ class _Connection(HTTPConnection):
         self._running.use(self.sock)
 
     def request(self, method: str, url: str, *, headers: Mapping[str, str], **_: object) -> None:  # type: ignore[override]
+        """Send the head of a request, which ``http.client`` would encode and check line by line."""
         if self.sock:
             self._running.use(self.sock)
             self.sock.settimeout(self.timeout)
-        http.client.HTTPConnection.request(self, method, url, headers=headers)
+        head = "".join([f"{method} {url} HTTP/1.1\r\n", *(f"{name}: {value}\r\n" for name, value in headers.items())])
+        if not head.count("\n") == head.count("\r") == 1 + len(headers):
+            raise ValueError("a header has a line break")
+        self.send(f"{head}\r\n".encode("latin-1"))
 
     def getresponse(self) -> HeadResponse:  # type: ignore[override]
         self.sock.settimeout(self.timeout)
-        return cast("HeadResponse", http.client.HTTPConnection.getresponse(self))
+        response = HeadResponse(self.sock)
+        try:
+            response.begin()
+        except BaseException:
+            response.close()
+            raise
+        if response.will_close:
+            self.close()  # the response keeps the socket open
+        return response
 
 
 class _TlsConnection(_Connection, HTTPSConnection):
@@ -337,6 +347,12 @@ def _address(parts: SplitResult) -> tuple[str, int]:
         raise QueryError(
             f"{parts.scheme}://{parts.hostname}/ has no valid host; use a name, or an address such as 127.0.0.1"
         ) from error
+
+
+def _host_header(parts: SplitResult) -> str:
+    name, port = _address(parts)
+    host = f"[{name}]" if ":" in name else name
+    return host if port == _PORTS[parts.scheme] else f"{host}:{port}"
 
 
 def _trusted() -> ssl.SSLContext:
