@@ -27,18 +27,13 @@ class FileComparison:
 
     def length(self, path: str) -> int:
         file = self.store.get("files", path)
-        return file.size - start_of(file, self._indexes(path, file), self.dataset.key) if file else 0
-
-    def _indexes(self, path: str, file: StoredFile) -> dict[int, Indexes]:
-        ordinals = [of[1] for key in self.store.index_keys(path) if (of := row_group_of(key))]
-        stored = self.store.indexes(path, ordinals, file)
-        return {ordinal: written for ordinal, each in stored.items() if (written := each.written)}
+        return file.size - start_of(file, written_indexes(self.store, path, file), self.dataset.key) if file else 0
 
     def compare(self, path: str) -> list[Finding]:
         stored, file = self.store.get("files", path), self.dataset.file(path)
         if stored is None:  # another process has deleted it
             return []
-        indexes = self._indexes(path, stored)
+        indexes = written_indexes(self.store, path, stored)
         again = f"{self.dataset.harvest_command(file.crawl if file else '')} --refresh"
         found = []
         for host in self.source.hosts_of(path):
@@ -66,6 +61,13 @@ class FileComparison:
                 f"{'the source' if host is self.source else host.url} has another footer of the same size and version"
             )
         return [Finding("source", path, what, again)]
+
+
+def written_indexes(store: Store, path: str, file: StoredFile) -> dict[int, Indexes]:
+    """Return the stored page indexes of a file by row group, without bounds that a backfill found."""
+    ordinals = [of[1] for key in store.index_keys(path) if (of := row_group_of(key))]
+    stored = store.indexes(path, ordinals, file)
+    return {ordinal: written for ordinal, each in stored.items() if (written := each.written)}
 
 
 def start_of(existing: StoredFile, indexes: Mapping[int, Indexes], key: str) -> int:

@@ -98,24 +98,13 @@ def export_snapshot(
     paths: dict[str, list[str]] = {crawl: [] for crawl in chosen}
     for each in files:
         paths[each.crawl].append(each.path)
-    at = Progress("snapshot", listed=len(files), done=0)
-
+    made, at = [], Progress("snapshot", listed=len(files), done=0)
     with session.reporting(report, "files") as bar:
-
-        def written(file: snapshot.SnapshotFile) -> None:
+        for file in snapshot.export(place, session, paths, removes=several(crawls) == ["all"]):
+            made.append(file)
             at.done += file.footers
             at.bytes += file.size
             bar(at)
-
-        made = snapshot.export(
-            place,
-            session.store,
-            paths,
-            removes=several(crawls) == ["all"],
-            missing=missing,
-            cache=session.settings.cache,
-            report=written,
-        )
     footers, lists = sum(file.footers for file in made), sum(file.blocks > 0 for file in made)
     return Exported(str(place), chosen, footers, missing, lists)
 

@@ -129,8 +129,7 @@ def write_list(store: Store, crawl: str, pieces: Iterator[bytes], size: int, sha
     """
     make_folder(blocks_folder(store))
     with whole_file(list_file(store, crawl)) as output:
-        lines = io.BufferedReader(_Arriving(pieces))
-        directory = write_blocks(output, crawl, parse_file(crawl, lines, size, shards=shards))
+        directory = write_blocks(output, crawl, parse_file(crawl, joined(pieces), size, shards=shards))
         for _ in pieces:
             raise BadCdx(f"{list_path(crawl)} has more than {size:,} bytes")
     return directory
@@ -156,9 +155,12 @@ def _part_file(store: Store, source: PoliteSource, crawl: str, end: Response) ->
     return blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"
 
 
-class _Arriving(io.RawIOBase):
-    """A file whose contents are yielded piece by piece."""
+def joined(pieces: Iterator[bytes]) -> io.BufferedReader:
+    """Return a file whose contents are yielded piece by piece."""
+    return io.BufferedReader(_Arriving(pieces))
 
+
+class _Arriving(io.RawIOBase):
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._piece = memoryview(b"")

@@ -1,48 +1,50 @@
-"""Snapshots: a manifest, which lists its files, and a file with the stored values of each crawl.
+"""Snapshots: a manifest, which lists its files, and a file of entries for each crawl.
 
 ::
 
     snapshot.json                                the manifest
     crawls/CC-MAIN-2022-05.values                what is stored of a crawl
 
-The file of a crawl is a stream of values: a line of JSON with table, key and length, then so many bytes as the store
-has them; see ``store/stored_file.py``. First is the manifest of the crawl. Its footers follow in the order of their
-paths, each with its page indexes. Last are the lines of the list of blocks, in pieces of ``PIECE`` bytes. The stream
-needs no Parquet library, which a file from outside could crash.
+An entry is a line of JSON, ``[table, key, length, part, ...]``, and a value of that length as the store has them; see
+``store/stored_file.py``. The other numbers are the lengths of the parts of its data: the footer of an index file, and
+then the page indexes of each row group, with 0 where there are none. The manifest of the crawl has one part, and so
+have consecutive lines of its list of blocks. Reading this needs no Parquet library, which a file from outside could
+crash.
 """
 
 import hashlib
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import get_type_hints
+from typing import NamedTuple, get_type_hints
 
 from catalogue.atomic_files import create, named
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import format_blocks, list_path
+from catalogue.check.compare_files import written_indexes
 from catalogue.commoncrawl.crawls import check_crawl_name, newest_first
 from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.errors import BadSnapshot, QueryError, StoreDamaged
 from catalogue.output.open_output import open_folder
 from catalogue.output.targets import Target
+from catalogue.parquet.page_index import Indexes
 from catalogue.parquet.thrift import typed
+from catalogue.session import Session
 from catalogue.settings import package_version
-from catalogue.store.database import Store, encode_indexes
-from catalogue.store.schema import index_key, row_group_of
-from catalogue.store.stored_file import encode
+from catalogue.store.database import Store
+from catalogue.store.stored_file import StoredFile, decode, encode
 from catalogue.store.stored_lists import LISTS, open_list
 
 MANIFEST = "snapshot.json"
-FORMAT, VERSION = "catalogue snapshot", 4
-BLOCKS = "blocks"
-"""Stands for a table in the lines before pieces of a list."""
-PIECE = 64 << 10
+VERSION = 5
+DOCUMENTS, FILES, BLOCKS = "documents", "files", "blocks"
 _PART = ".growing"
 _HEX = re.compile("[0-9a-f]{64}")
-_MAX_FILE = 4 << 30
+_TABLES = {DOCUMENTS, FILES, BLOCKS}
+_MAX_LINE, _MAX_VALUE, _MAX_FILE = 16 << 10, 64 << 20, 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +57,76 @@ class SnapshotFile:
     contents: str
     """A digest of the stored values: with the same, the file is not written again."""
     footers: int
-    indexed: int
-    """Footers with page indexes."""
     blocks: int
     """Blocks in the list of the CDX index; 0 without a list."""
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(SnapshotFile).items():
+            typed(getattr(self, name), kind)
+        check_crawl_name(self.crawl)
+        if not (_HEX.fullmatch(self.sha256) and 0 <= self.size <= _MAX_FILE and min(self.footers, self.blocks) >= 0):
+            raise ValueError(f"sha256, size or a count of {self.crawl}")
 
     @property
     def name(self) -> str:
         return f"crawls/{self.crawl}.values"
 
 
-def pack_manifest(files: Iterable[SnapshotFile], missing: Sequence[str] = ()) -> bytes:
-    """Return the text of ``snapshot.json``; ``missing`` says in sentences what was not harvested."""
-    made = {"made_at": datetime.now(UTC).isoformat(timespec="seconds"), "made_by": package_version()}
-    about = {"format": FORMAT, "version": VERSION, **made, "missing": missing, "files": [*map(asdict, files)]}
-    return json.dumps(about, indent=1).encode() + b"\n"
+class Entry(NamedTuple):
+    """What is stored of a file of the source, or a piece of a list of blocks."""
+
+    table: str
+    key: str
+    stored: StoredFile
+    indexes: Mapping[int, Indexes] = {}
+    """The page indexes of an index file by row group."""
+
+    def pack(self) -> bytes:
+        indexes = [self.indexes.get(ordinal) for ordinal in range(max(self.indexes, default=-1) + 1)]
+        parts = [self.stored.data, *(each.pack() if each else b"" for each in indexes)]
+        if indexes and sum(map(len, parts)) > _MAX_VALUE:  # queries fetch page indexes that are not stored
+            return self._replace(indexes={}).pack()
+        value = encode(replace(self.stored, data=b"".join(parts)))
+        return json.dumps([self.table, self.key, len(value), *map(len, parts)]).encode() + b"\n" + value
 
 
-def unpack_manifest(data: bytes) -> dict[str, SnapshotFile]:
+def read_entries(
+    path: Path, tables: Sequence[str], accept: Callable[[StoredFile], StoredFile] = lambda stored: stored
+) -> Iterator[Entry]:
+    """Decode the entries of some tables in a file from outside, without bounds that a backfill found.
+
+    Raises:
+        BadSnapshot: if it is invalid, or ``accept`` raises ValueError for a value.
+    """
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(_MAX_LINE):
+                table, key, *lengths = json.loads(line)
+                length, *parts = (typed(each, int) for each in lengths)
+                if {table, *tables} - _TABLES or min(length, *parts) < 0 or length > _MAX_VALUE:
+                    raise ValueError(f"an entry of {table!r} with {length} bytes")  # noqa: TRY301
+                if table not in tables:
+                    file.seek(length, 1)
+                    continue
+                stored = accept(decode(file.read(length)))
+                data = io.BytesIO(stored.data)
+                first, *packed = map(data.read, parts)
+                indexes = ((ordinal, Indexes.unpack(each).written) for ordinal, each in enumerate(packed) if each)
+                if sum(parts) != len(stored.data):
+                    raise ValueError(f"parts of {sum(parts)} bytes")  # noqa: TRY301
+                yield Entry(
+                    table, typed(key, str), replace(stored, data=first), {n: each for n, each in indexes if each}
+                )
+    except (ValueError, TypeError, RecursionError, StoreDamaged) as error:
+        raise BadSnapshot(f"it is damaged or has another form: {str(error)[:200]}") from error
+
+
+def pack_manifest(files: Iterable[SnapshotFile]) -> bytes:
+    about = {"format": "catalogue snapshot", "version": VERSION, "made_by": package_version()}
+    return json.dumps(about | {"files": [*map(asdict, files)]}, indent=1).encode() + b"\n"
+
+
+def unpack_manifest(data: bytes, place: str) -> dict[str, SnapshotFile]:
     """Return the files in a ``snapshot.json`` from outside by crawl, newest first.
 
     Raises:
@@ -80,77 +134,40 @@ def unpack_manifest(data: bytes) -> dict[str, SnapshotFile]:
     """
     try:
         manifest = json.loads(data)
-        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            raise ValueError("it has another format")  # noqa: TRY301
-        version = manifest["version"]
-        files = {file.crawl: file for file in map(_file, manifest["files"])} if version == VERSION else {}
+        if (version := typed(manifest["version"], int)) != VERSION:
+            next_step = "upgrade this tool" if version > VERSION else "export it again"
+            raise ValueError(f"it has version {version}, and this tool reads version {VERSION}; {next_step}")  # noqa: TRY301
+        files = {file.crawl: file for file in (SnapshotFile(**fields) for fields in manifest["files"])}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise BadSnapshot(f"its {MANIFEST} is invalid: {str(error)[:100]}") from error
-    if version != VERSION:
-        next_step = "upgrade this tool" if isinstance(version, int) and version > VERSION else "export it again"
-        message = f"it has version {repr(version)[:100]}, and this tool reads version {VERSION}; {next_step}"
-        raise BadSnapshot(message)
+        raise BadSnapshot(f"the snapshot at {place} cannot be used: {MANIFEST}: {str(error)[:100]}") from error
     return {crawl: files[crawl] for crawl in newest_first(files)}
 
 
-def _file(fields: dict[str, object]) -> SnapshotFile:
-    file = SnapshotFile(**fields)  # type: ignore[arg-type]
-    for name, kind in get_type_hints(SnapshotFile).items():
-        typed(getattr(file, name), kind)
-    check_crawl_name(file.crawl)
-    numbers_fit = 0 < file.size <= _MAX_FILE and 0 <= file.indexed <= file.footers and file.blocks >= 0
-    if not _HEX.fullmatch(file.sha256) or not numbers_fit:
-        raise ValueError(f"sha256, size or a count of {file.crawl}")
-    return file
-
-
 def export(
-    output: str | Path,
-    store: Store,
-    crawls: Mapping[str, Sequence[str]],
-    *,
-    removes: bool,
-    missing: Sequence[str],
-    cache: Path,
-    report: Callable[[SnapshotFile], None] = lambda _: None,
-) -> list[SnapshotFile]:
-    """Write a snapshot, or update one: files of crawls without changes are kept.
+    output: str | Path, session: Session, crawls: Mapping[str, Sequence[str]], *, removes: bool
+) -> Iterator[SnapshotFile]:
+    """Write or update a snapshot; see ``Catalogue.export_snapshot``. Yield the file of each crawl.
 
-    After each crawl the manifest is replaced, so an export that was killed continues.
-
-    ``crawls`` has the paths of the files of each crawl; its list of blocks is written if it is stored. Other crawls of
-    an existing snapshot stay, or with ``removes`` they are removed. ``missing`` says in sentences what was not
-    harvested.
-
-    Raises:
-        QueryError: if the folder has other files.
-        StoreLocked: if another process writes to it.
-        OutputFailed: if it cannot be written to.
-        DiskFailed: if this machine's disk cannot be written to.
-        StoreDamaged: if a stored value or list is damaged.
+    ``crawls`` has the paths of the files of each crawl. Files of crawls without changes are kept. The manifest is
+    replaced after each crawl, so that an export that was killed continues. With ``removes``, other crawls are removed.
     """
-    with open_folder(output, cache) as place, named(place.staging):
+    store = session.store
+    with open_folder(output, session.settings.cache) as place, named(place.staging):
         part, before = place.staging / _PART, _previous(place, output)
         files = {crawl: file for crawl, file in before.items() if crawl in crawls or not removes}
         try:
-            _put_manifest(place, part, files, missing)
+            _put_manifest(place, part, files)
             for crawl in before.keys() - files.keys():
                 place.remove(before[crawl].name)
             for crawl, paths in crawls.items():
                 file, contents = files.get(crawl), _contents(store, crawl, paths)
                 if file is None or file.contents != contents or place.size(file.name) != file.size:
-                    counts = _write(part, store, crawl, paths)
-                    if not any(counts):
-                        continue
-                    with part.open("rb") as written:
-                        digest = hashlib.file_digest(written, "sha256").hexdigest()
-                    file = files[crawl] = SnapshotFile(crawl, part.stat().st_size, digest, contents, *counts)
+                    file = files[crawl] = _write(part, store, crawl, paths, contents)
                     place.put(part, file.name)
-                    _put_manifest(place, part, files, missing)
-                report(file)
+                    _put_manifest(place, part, files)
+                yield file
         finally:
             part.unlink(missing_ok=True)
-    return [file for crawl, file in files.items() if crawl in crawls]
 
 
 def _previous(place: Target, output: str | Path) -> dict[str, SnapshotFile]:
@@ -159,73 +176,50 @@ def _previous(place: Target, output: str | Path) -> dict[str, SnapshotFile]:
             raise QueryError(f"{output} has other files; choose another name for the snapshot")
         return {}
     try:
-        return unpack_manifest(place.download(MANIFEST).read_bytes())
+        return unpack_manifest(place.download(MANIFEST).read_bytes(), str(output))
     except BadSnapshot as error:
-        what = "is not the manifest of a snapshot, or has another version; choose another name"
-        raise QueryError(f"{place.label(MANIFEST)} {what}") from error
+        raise QueryError(f"{error}; or choose another name") from error
 
 
-def _put_manifest(place: Target, part: Path, files: Mapping[str, SnapshotFile], missing: Sequence[str]) -> None:
+def _put_manifest(place: Target, part: Path, files: Mapping[str, SnapshotFile]) -> None:
     with create(part) as file:
-        file.write(pack_manifest(files.values(), missing))
+        file.write(pack_manifest(files.values()))
     place.put(part, MANIFEST)
 
 
 def _contents(store: Store, crawl: str, paths: Sequence[str]) -> str:
     """Return a digest of the digests of a crawl's values."""
-    keys = {
-        "documents": [manifest_path(crawl), LISTS + crawl],
-        "files": paths,
-        "indexes": [key for path in paths for key in store.index_keys(path)],
-    }
+    indexes = [key for path in paths for key in store.index_keys(path)]
+    keys = {DOCUMENTS: [manifest_path(crawl), LISTS + crawl], FILES: paths, "indexes": indexes}
     versions = [sorted(store.versions(table, of_table).items()) for table, of_table in keys.items()]
     return hashlib.blake2b(repr(versions).encode(), digest_size=16).hexdigest()
 
 
-def _write(part: Path, store: Store, crawl: str, paths: Sequence[str]) -> tuple[int, int, int]:
-    """Write the file; return the numbers of footers, of those with page indexes, and of blocks."""
-    footers, indexed, blocks = set(), set(), open_list(store, crawl)
+def _write(part: Path, store: Store, crawl: str, paths: Sequence[str], contents: str) -> SnapshotFile:
+    footers, blocks = 0, open_list(store, crawl)
     with create(part) as file:
-        for table, key, value in _values(store, crawl, paths, blocks):
-            file.write(json.dumps([table, key, len(value)]).encode() + b"\n" + value)
-            if table == "files":
-                footers.add(key)
-            elif of := row_group_of(key):
-                indexed.add(of[0])
-    return len(footers), len(indexed), len(blocks or ())
+        for entry in _entries(store, crawl, paths, blocks):
+            file.write(entry.pack())
+            footers += entry.table == FILES
+    with part.open("rb") as written:
+        digest = hashlib.file_digest(written, "sha256").hexdigest()
+    return SnapshotFile(crawl, part.stat().st_size, digest, contents, footers, len(blocks or ()))
 
 
-def _values(
-    store: Store, crawl: str, paths: Sequence[str], blocks: StoredList | None
-) -> Iterator[tuple[str, str, bytes]]:
-    manifest = manifest_path(crawl)
-    if paths and (document := store.get("documents", manifest)):
-        yield "documents", manifest, encode(document)
+def _entries(store: Store, crawl: str, paths: Sequence[str], blocks: StoredList | None) -> Iterator[Entry]:
+    if paths and (document := store.get(DOCUMENTS, manifest_path(crawl))):
+        yield Entry(DOCUMENTS, manifest_path(crawl), document)
     for path in sorted(paths):
-        if stored := store.get("files", path):
-            yield "files", path, encode(stored)
-            ordinals = [of[1] for key in store.index_keys(path) if (of := row_group_of(key))]
-            found = sorted(store.indexes(path, ordinals, stored).items())
-            indexes = {ordinal: written for ordinal, each in found if (written := each.written)}
-            for ordinal, value in encode_indexes(indexes, stored).items():
-                yield "indexes", index_key(path, ordinal), value
-    if blocks and (listed := store.get("documents", LISTS + crawl)):
-        for piece in _pieces(blocks, listed.size):
-            yield BLOCKS, list_path(crawl), encode(replace(listed, data=piece))
-
-
-def _pieces(blocks: StoredList, size: int) -> Iterator[bytes]:
-    """Yield the lines of a stored list, as they are in ``cluster.idx``."""
-    rest, written = b"", 0
-    for part in blocks.parts():
-        rest += format_blocks(part)
-        complete = len(rest) - len(rest) % PIECE
-        yield from (rest[start : start + PIECE] for start in range(0, complete, PIECE))
-        rest, written = rest[complete:], written + complete
-    if written + len(rest) != size:
-        raise StoreDamaged(
-            f"the stored list of blocks of {blocks.crawl} has {written + len(rest):,} bytes instead of {size:,}; "
-            f"run: catalogue harvest --crawl {blocks.crawl} --index cdx --refresh"
-        )
-    if rest:
-        yield rest
+        if stored := store.get(FILES, path):
+            yield Entry(FILES, path, stored, written_indexes(store, path, stored))
+    if blocks and (listed := store.get(DOCUMENTS, LISTS + crawl)):
+        size = 0
+        for part in blocks.parts():
+            lines = format_blocks(part)
+            yield Entry(BLOCKS, list_path(crawl), replace(listed, data=lines))
+            size += len(lines)
+        if size != listed.size:
+            raise StoreDamaged(
+                f"the stored list of blocks of {crawl} has {size:,} bytes instead of {listed.size:,}; "
+                f"run: catalogue harvest --crawl {crawl} --index cdx --refresh"
+            )

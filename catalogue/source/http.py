@@ -5,14 +5,14 @@ import socket
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from threading import Condition, Event, Lock, Thread, get_ident
-from typing import Any
+from typing import Any, cast
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import finalize
@@ -75,10 +75,11 @@ class HttpSource:
         self.url = url
         self.connections = connections
         self._timeouts = timeouts or Timeouts()
-        self._headers = {"User-Agent": user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         parts = urlsplit(url)
         proxy = _proxy(parts)
         self._proxied = proxy is not None
+        self._headers = {"Host": _host_header(parts), "User-Agent": user_agent}
+        self._headers |= {"Accept": "*/*", "Accept-Encoding": "identity"}
         self._host = _address(proxy or parts)[0]
         self._target = url if proxy and parts.scheme == "http" else parts.path
         self._running = _RunningRequests(url, connections, check_seconds=min(1.0, self._timeouts.total / 10))
@@ -115,7 +116,7 @@ class HttpSource:
         return request.read(status, headers, read)
 
     def _send(self, request: Request, target: str, headers: dict[str, str]) -> Response:
-        response = self._pool.urlopen(
+        opened = self._pool.urlopen(
             "GET",
             target,
             headers=headers,
@@ -123,19 +124,18 @@ class HttpSource:
             redirect=False,
             assert_same_host=False,
             preload_content=False,
-            decode_content=False,
         )
+        response = cast("HeadResponse", opened)
 
         def read(size: int) -> bytes:
             body = response.read(size)
-            if len(body) < size and response.length_remaining:
+            if len(body) < size and response.length:
                 raise ConnectionError("the connection was closed before the end of the response")
             return body
 
         try:
-            return self._receive(request, response.status, {**response.headers}, read)
+            return self._receive(request, response.status, response.fields, read)
         finally:
-            response.close()  # closes the connection unless the body was read completely
             response.release_conn()
 
     def _failure(self, request: Request, cause: BaseException) -> CatalogueError:
@@ -253,8 +253,6 @@ class _RunningRequests:
 class _Connection(HTTPConnection):
     """A connection whose running request another thread can end."""
 
-    response_class = HeadResponse
-
     def __init__(self, running: _RunningRequests, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         super().__init__(*arguments, **options)
         self._running = running
@@ -274,10 +272,27 @@ class _Connection(HTTPConnection):
         super().connect()
         self._running.use(self.sock)
 
-    def request(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - as the base class has it
+    def request(self, method: str, url: str, *, headers: Mapping[str, str], **_: object) -> None:  # type: ignore[override]
+        """Send the head of a request, which ``http.client`` would encode and check line by line."""
         if self.sock:
             self._running.use(self.sock)
-        super().request(*arguments, **options)
+            self.sock.settimeout(self.timeout)
+        head = "".join([f"{method} {url} HTTP/1.1\r\n", *(f"{name}: {value}\r\n" for name, value in headers.items())])
+        if not head.count("\n") == head.count("\r") == 1 + len(headers):
+            raise ValueError("a header has a line break")
+        self.send(f"{head}\r\n".encode("latin-1"))
+
+    def getresponse(self) -> HeadResponse:  # type: ignore[override]
+        self.sock.settimeout(self.timeout)
+        response = HeadResponse(self.sock)
+        try:
+            response.begin()
+        except BaseException:
+            response.close()
+            raise
+        if response.will_close:
+            self.close()  # the response keeps the socket open
+        return response
 
 
 class _TlsConnection(_Connection, HTTPSConnection):
@@ -332,6 +347,12 @@ def _address(parts: SplitResult) -> tuple[str, int]:
         raise QueryError(
             f"{parts.scheme}://{parts.hostname}/ has no valid host; use a name, or an address such as 127.0.0.1"
         ) from error
+
+
+def _host_header(parts: SplitResult) -> str:
+    name, port = _address(parts)
+    host = f"[{name}]" if ":" in name else name
+    return host if port == _PORTS[parts.scheme] else f"{host}:{port}"
 
 
 def _trusted() -> ssl.SSLContext:

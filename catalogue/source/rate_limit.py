@@ -16,10 +16,10 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Lock
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from catalogue.errors import Blocked, SourceUnavailable, Throttled
 from catalogue.settings import HOSTS
@@ -47,8 +47,7 @@ _RECOVERY_SECONDS = 10.0
 """Seconds without throttling after which the rate grows by 1 per second."""
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimitState:
+class RateLimitState(NamedTuple):
     """The state of a host; times are those of ``Clock.now``."""
 
     next_slot: float = 0.0
@@ -74,9 +73,6 @@ class RateLimitState:
             and 0 <= self.noted <= now  # the clock restarts with the machine
             and (self.rate is None or self.rate >= _LOWEST_VALID_RATE)
         )
-
-
-_NAMES = tuple(each.name for each in fields(RateLimitState))
 
 
 class StateFile:
@@ -107,8 +103,8 @@ class StateFile:
             before = self._read(now)
             after = change(before)
             if after != before:
-                after = replace(after, noted=now)
-                text = json.dumps({name: getattr(after, name) for name in _NAMES}).encode().ljust(_SIZE)
+                after = after._replace(noted=now)
+                text = json.dumps(after._asdict()).encode().ljust(_SIZE)
                 os.pwrite(self._file, text, 0)
                 self._written = text, after
             return after
@@ -319,12 +315,12 @@ class Limiter:
             return state
         if state.blocks:
             free = state.probed is None or now - state.probed >= _PROBE_TIMEOUT
-            return replace(state, probed=now) if free else state
+            return state._replace(probed=now) if free else state
         rate = self.rate_of(state)
         if rate is None:
             return state
         slot = self._slot(state, now, rate)
-        return state if slot > max(now, until) else replace(state, next_slot=slot + 1 / rate)
+        return state if slot > max(now, until) else state._replace(next_slot=slot + 1 / rate)
 
     def succeeded(self, acquired_at: float) -> None:
         if not self._memory.blocks and self._memory.rate is None:  # the usual case: nothing changes
@@ -336,11 +332,11 @@ class Limiter:
                 is_over = state.probed is not None and acquired_at >= state.probed
                 if not is_over:
                     return state
-                slower = replace(self._halved(state, now), next_slot=max(state.next_slot, now))  # without a burst
-                return replace(slower, blocks=0, probed=None, paused_until=0.0)
+                slower = self._halved(state, now)._replace(next_slot=max(state.next_slot, now))  # without a burst
+                return slower._replace(blocks=0, probed=None, paused_until=0.0)
             limit = self.policy.rate
             if state.rate and limit and state.rate < limit and now - state.changed > _RECOVERY_SECONDS:
-                return replace(state, rate=state.rate + 1 if state.rate + 1 < limit else None, changed=now)
+                return state._replace(rate=state.rate + 1 if state.rate + 1 < limit else None, changed=now)
             return state
 
         self._update(change)
@@ -354,7 +350,7 @@ class Limiter:
         """Grant no request for some seconds, in all processes."""
         if seconds:
             slot = self.clock.now() + seconds
-            self._update(lambda state: replace(state, next_slot=max(state.next_slot, slot)))
+            self._update(lambda state: state._replace(next_slot=max(state.next_slot, slot)))
 
     def blocked(self, acquired_at: float) -> float:
         """Record a block and return the seconds of pause; simultaneous blocks count once.
@@ -368,7 +364,7 @@ class Limiter:
             if state.blocks and (state.probed is None or acquired_at < state.probed):
                 return state
             pause = self.policy.pauses[min(state.blocks, len(self.policy.pauses) - 1)]
-            return replace(state, blocks=state.blocks + 1, probed=None, paused_until=now + pause)
+            return state._replace(blocks=state.blocks + 1, probed=None, paused_until=now + pause)
 
         after = self._update(change)
         pause = max(0.0, after.paused_until - now)
@@ -378,7 +374,7 @@ class Limiter:
 
     def note_suffixes(self, *, ignored: bool) -> None:
         """Record for all processes whether the host ignores suffix ranges."""
-        self._update(lambda state: replace(state, ignores_suffixes=ignored))
+        self._update(lambda state: state._replace(ignores_suffixes=ignored))
 
     def rate_of(self, state: RateLimitState) -> float | None:
         # A process with another policy may have written a higher rate.
@@ -388,7 +384,7 @@ class Limiter:
         rate = self.rate_of(state)
         if rate is None or now - state.changed < 1:  # simultaneous throttled requests count once
             return state
-        return replace(state, rate=max(min(_LOWEST_RATE, rate), rate / 2), changed=now)
+        return state._replace(rate=max(min(_LOWEST_RATE, rate), rate / 2), changed=now)
 
     def _blocked_message(self, seconds: float) -> str:
         at = time.strftime("%H:%M", time.localtime(time.time() + seconds))

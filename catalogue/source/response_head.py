@@ -1,12 +1,15 @@
-"""The heads of HTTP responses, read for urllib3.
+"""HTTP responses, read for urllib3.
 
 ``http.client`` takes longer for headers, with the parser of e-mail, than for everything else, and returns informational
-responses other than 100 as if they were final.
+responses other than 100 as if they were final. urllib3 copies headers and bodies, for features that are not used here.
 """
 
 import re
-from http.client import BadStatusLine, HTTPException, HTTPMessage, HTTPResponse, LineTooLong, RemoteDisconnected
-from typing import IO, Any
+from http.client import BadStatusLine, HTTPException, HTTPResponse, LineTooLong, RemoteDisconnected
+from typing import IO
+
+from urllib3 import HTTPConnectionPool
+from urllib3.connection import HTTPConnection
 
 _MAX_INTERIM = 5
 """Interim responses (1xx) to one request."""
@@ -17,23 +20,14 @@ _FOLD = re.compile(r"\r?\n[ \t]+")
 _LENGTH = re.compile("[0-9]{1,18}")
 
 
-class HeadMessage(HTTPMessage):
-    """The headers by lower-case name; repeated ones are joined (RFC 9110, section 5.3)."""
-
-    def __init__(self, fields: dict[str, str]) -> None:
-        super().__init__()
-        self.fields = fields
-
-    def items(self) -> list[tuple[str, Any]]:
-        return [*self.fields.items()]
-
-    def is_multipart(self) -> bool:
-        """Return True, so that urllib3 does not look for a payload."""
-        return True
-
-
 class HeadResponse(HTTPResponse):
-    """A response whose head is parsed here."""
+    """A response whose head is parsed here; a pool of urllib3 returns it as it is, without headers of its own."""
+
+    _pool: HTTPConnectionPool
+    _connection: HTTPConnection
+    version_string = "HTTP/1.1"
+    fields: dict[str, str]
+    """The headers by lower-case name; repeated ones are joined (RFC 9110, section 5.3)."""
 
     def begin(self) -> None:
         """Read the head.
@@ -50,7 +44,7 @@ class HeadResponse(HTTPResponse):
         self.code = self.status
         self.reason = ""
         self.version = 11 if minor else 10
-        self.headers = self.msg = HeadMessage(fields)
+        self.headers = self.fields = fields  # type: ignore[assignment] # of which only get() is called
         self.chunked = fields.get("transfer-encoding", "").lower() == "chunked"
         self.chunk_left = None
         length = fields.get("content-length", "").partition(",")[0]
@@ -60,6 +54,18 @@ class HeadResponse(HTTPResponse):
         connection = fields.get("connection", "").lower()
         keeps = "close" not in connection if self.version > 10 else "keep-alive" in connection  # noqa: PLR2004
         self.will_close = not keeps or (self.length is None and not self.chunked)
+
+    @property
+    def length_remaining(self) -> int | None:
+        """Return what a pool logs."""
+        return self.length
+
+    def release_conn(self) -> None:
+        """Return the connection to its pool; it is closed unless the body was read completely."""
+        if not self.isclosed():
+            self.close()
+            self._connection.close()
+        self._pool._put_conn(self._connection)  # noqa: SLF001 - as the responses of urllib3 do
 
 
 def _status(line: bytes) -> tuple[int, int]:

@@ -1,12 +1,14 @@
 """Export and pull of snapshots."""
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
 from random import Random
 from shutil import copytree
@@ -20,7 +22,7 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.manifests import index_file
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, QueryError, StoreDamaged, StoreLocked, UnknownCrawl
-from catalogue.harvest.snapshot import MANIFEST, pack_manifest
+from catalogue.harvest.snapshot import FILES, MANIFEST, pack_manifest
 from catalogue.parquet.page_index import Indexes
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
@@ -31,14 +33,13 @@ from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.snapshots import (
     PATTERNS,
-    Row,
     empty,
     exported,
     files_of,
     indexes_in,
     place,
     read_rows,
-    replace_file,
+    replace_rows,
     taught,
     values_of,
     write_rows,
@@ -67,7 +68,8 @@ def test_pull_stores_what_was_exported(taught: Catalogue, exported: Path, settin
         theirs["documents"] = {key: value for key, value in theirs["documents"].items() if "crawl-data/" in key}
         indexes = {key: written for key, each in indexes_in(theirs).items() if (written := each.written)}
         assert indexes_in(ours) == indexes
-        assert 0 < sum(file.indexed for file in files) < pulled.files
+        indexed = [row.key for file in files for row in read_rows(exported / file.name) if row.indexes]
+        assert 0 < len(indexed) < pulled.files
         assert 0 < pulled.row_groups == len(indexes) < len(theirs["indexes"])
         assert ours | {"indexes": {}} == theirs | {"indexes": {}}
         one, other = (each.sql("FROM files ORDER BY ALL").to_arrow_table() for each in (cat, taught))
@@ -96,22 +98,23 @@ def test_pull_needs_no_range_support(exported: Path, empty: Catalogue) -> None:
 @in_soak
 def test_large_files_are_pulled_in_ranges(place: Path, empty: Catalogue) -> None:
     large = Indexes(Random(0).randbytes(MAX_DOCUMENT + 1), {})
-    added: list[Row] = []
-
-    def add(path: Path) -> None:
-        rows = read_rows(path)
-        index = next(row for row in rows if row.table == "indexes")
-        added.append(index._replace(stored=replace(index.stored, data=large.pack())))
-        write_rows(path, [added[0] if row == index else row for row in rows])
-
-    file = max(files_of(place).values(), key=lambda each: each.indexed)
-    replace_file(place, add, file.crawl)
+    file = next(iter(files_of(place).values()))
+    key = next(row.key for row in read_rows(place / file.name) if row.indexes)
+    replace_rows(place, lambda row: row._replace(indexes={0: large}) if row.key == key else row, FILES)
     with LoopbackServer(place) as server:
         empty.pull(server.url, crawls=file.crawl, compare=0)
         ranges = [exchange.range for exchange in server.log if exchange.path == file.name]
         assert ranges == [f"bytes=0-{MAX_DOCUMENT - 1}", f"bytes={MAX_DOCUMENT}-{files_of(place)[file.crawl].size - 1}"]
-    (row,) = added
-    assert indexes_in(values_of(empty))[row.key] == large
+    assert indexes_in(values_of(empty))[f"{key}#0"] == large
+
+
+def test_too_many_page_indexes_of_a_file_are_left_out(exported: Path, tmp_path: Path) -> None:
+    file = next(iter(files_of(exported).values()))
+    row = next(row for row in read_rows(exported / file.name) if row.indexes)
+    large = Indexes(bytes(33 << 20), {})
+    for indexes, expected in [({1: large}, {1: large}), ({0: large, 1: large}, {})]:
+        write_rows(tmp_path / "values", [row._replace(indexes=indexes)])
+        assert read_rows(tmp_path / "values") == [row._replace(indexes=expected)]
 
 
 def test_pull_selects_crawls(exported: Path, empty: Catalogue) -> None:
@@ -232,15 +235,22 @@ def test_files_have_the_documented_form(taught: Catalogue, exported: Path) -> No
     for file in files_of(exported).values():
         data = (exported / file.name).read_bytes()
         assert (len(data), hashlib.sha256(data).hexdigest()) == (file.size, file.sha256)
-        rows = read_rows(exported / file.name)
-        assert rows[0].key == f"crawl-data/{file.crawl}/cc-index-table.paths.gz"
-        assert {index_file(row.key).crawl for row in rows if row.table == "files"} == {file.crawl}  # type: ignore[union-attr]
-        assert sum(row.table == "files" for row in rows) == file.footers
-        assert len({row.key.partition("#")[0] for row in rows if row.table == "indexes"}) == file.indexed
-        for row in rows:
-            if row.table != "indexes":
-                assert row.stored == decode(stored[row.table][row.key])
-                found.add(row.key)
+        stream, keys = BytesIO(data), []
+        for line in stream:
+            table, key, length, first, *others = json.loads(line)
+            value, at = decode(stream.read(length)), first
+            assert replace(value, data=value.data[:first]) == decode(stored[table][key])
+            for row_group, size in enumerate(others):
+                if size:
+                    index = Indexes.unpack(decode(stored["indexes"][f"{key}#{row_group}"]).data)
+                    assert Indexes.unpack(value.data[at : at + size]) == index.written
+                at += size
+            assert at == len(value.data)
+            keys.append(key)
+        assert keys[0] == f"crawl-data/{file.crawl}/cc-index-table.paths.gz"
+        assert {index_file(key).crawl for key in keys[1:]} == {file.crawl}  # type: ignore[union-attr]
+        assert len(keys) == 1 + file.footers
+        found.update(keys)
     assert found >= stored["files"].keys()
 
 
@@ -256,7 +266,7 @@ def test_export_keeps_other_files(taught: Catalogue, tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="has other files"):
         taught.export_snapshot(tmp_path / "mine")
     (tmp_path / "mine" / MANIFEST).write_text("{}")
-    with pytest.raises(QueryError, match="is not the manifest of a snapshot, or has another version"):
+    with pytest.raises(QueryError, match=r"cannot be used.*; or choose another name"):
         taught.export_snapshot(tmp_path / "mine")
     with pytest.raises(QueryError, match="is a file"):
         taught.export_snapshot(tmp_path / "mine" / "letter")

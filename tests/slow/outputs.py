@@ -74,10 +74,10 @@ def snapshot(folder: Path) -> Items:
     place = folder / "snapshot"
     if not (place / MANIFEST).exists():
         return {}
-    files = unpack_manifest((place / MANIFEST).read_bytes()).values()
+    files = unpack_manifest((place / MANIFEST).read_bytes(), str(place)).values()
     for file in files:
         assert hashlib.sha256((place / file.name).read_bytes()).hexdigest() == file.sha256, file.name
-    return {file.crawl: (file.footers, file.indexed, file.blocks) for file in files}
+    return {file.crawl: (file.footers, file.blocks) for file in files}
 
 
 def stored(path: Path) -> dict[Any, Any]:

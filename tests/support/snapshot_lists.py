@@ -11,7 +11,6 @@ import pytest
 import catalogue
 from benchmarks.cluster import make_list
 from catalogue import Catalogue
-from catalogue.harvest.snapshot import PIECE
 from catalogue.settings import Settings
 from tests.conftest import once
 from tests.support.block_lists import CRAWL, OTHER, write_list
@@ -74,7 +73,7 @@ def place(exported: Path, tmp_path: Path) -> Path:
     return Path(copytree(exported, tmp_path / "snapshot"))
 
 
-def change_list(place: Path, lines: bytes | None = None, *, pieces: int = PIECE, **fields: object) -> None:
+def change_list(place: Path, lines: bytes | None = None, *, pieces: int = 64 << 10, **fields: object) -> None:
     """Change the published list: its lines, and fields of its version."""
 
     def change(path: Path) -> None:

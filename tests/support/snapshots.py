@@ -9,18 +9,26 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import copytree
-from typing import NamedTuple
 
 import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.harvest.snapshot import MANIFEST, SnapshotFile, unpack_manifest
+from catalogue.harvest.snapshot import (
+    BLOCKS,
+    DOCUMENTS,
+    FILES,
+    MANIFEST,
+    Entry,
+    SnapshotFile,
+    read_entries,
+    unpack_manifest,
+)
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from catalogue.store.stored_file import StoredFile, decode, encode
+from catalogue.store.stored_file import decode
 from tests.conftest import once
 
 PATTERNS = ("*.example.com", "example.com/*", "*.org")
@@ -86,29 +94,15 @@ def indexes_in(values: dict[str, dict[str, bytes]]) -> dict[str, Indexes]:
 
 def files_of(place: Path) -> dict[str, SnapshotFile]:
     """Return the files of a snapshot by crawl, newest first."""
-    return unpack_manifest((place / MANIFEST).read_bytes())
+    return unpack_manifest((place / MANIFEST).read_bytes(), str(place))
 
 
-class Row(NamedTuple):
-    """A value in the file of a crawl."""
-
-    table: str
-    key: str
-    stored: StoredFile
+def read_rows(path: Path) -> list[Entry]:
+    return [*read_entries(path, (DOCUMENTS, FILES, BLOCKS))]
 
 
-def read_rows(path: Path) -> list[Row]:
-    rows = []
-    with path.open("rb") as file:
-        for line in file:
-            table, key, length = json.loads(line)
-            rows.append(Row(table, key, decode(file.read(length))))
-    return rows
-
-
-def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    values = ((table, key, encode(stored)) for table, key, stored in rows)
-    path.write_bytes(b"".join(json.dumps([*names, len(value)]).encode() + b"\n" + value for *names, value in values))
+def write_rows(path: Path, rows: Iterable[Entry]) -> None:
+    path.write_bytes(b"".join(row.pack() for row in rows))
 
 
 def change_manifest(place: Path, of: str, **fields: object) -> None:
@@ -126,7 +120,7 @@ def replace_file(place: Path, change: Callable[[Path], object], crawl: str | Non
     change_manifest(place, file.crawl, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
-def replace_rows(place: Path, change: Callable[[Row], Row], table: str, crawl: str | None = None) -> None:
+def replace_rows(place: Path, change: Callable[[Entry], Entry], table: str, crawl: str | None = None) -> None:
     """Change the rows of a table in a crawl's file."""
 
     def changed(path: Path) -> None:
@@ -135,5 +129,5 @@ def replace_rows(place: Path, change: Callable[[Row], Row], table: str, crawl: s
     replace_file(place, changed, crawl)
 
 
-def with_stored(**fields: object) -> Callable[[Row], Row]:
+def with_stored(**fields: object) -> Callable[[Entry], Entry]:
     return lambda row: row._replace(stored=replace(row.stored, **fields))  # type: ignore[arg-type]
