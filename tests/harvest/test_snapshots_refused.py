@@ -283,7 +283,7 @@ def test_compares_footers_with_the_source(place: Path, empty: Catalogue) -> None
 
     def swap(path: Path) -> None:
         rows = [row for row in read_rows(path) if row.table == "files"]
-        write_rows(path, [a._replace(stored=b.stored) for a, b in zip(rows, [*rows[1:], rows[0]], strict=True)])
+        write_rows(path, [b._replace(key=a.key) for a, b in zip(rows, [*rows[1:], rows[0]], strict=True)])
 
     crawl = next(iter(files_of(place)))
     replace_file(place, swap)
