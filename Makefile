@@ -59,10 +59,11 @@ $(VENV)/pywb: benchmarks/constraints-pywb.txt | $(VENV)/pyvenv.cfg
 ROOM = awk '/MemAvailable/ {exit $$2 < 8000000}' /proc/meminfo && [ "$$(df --output=avail /dev/shm | tail -1)" -gt 4000000 ]
 
 # The code as users have it: compiled, first on the path.
-hold: $(VENV)/tested $(VENV)/compiled $(VENV)/plain $(first)
+hold: $(VENV)/tested $(VENV)/pywb $(VENV)/compiled $(VENV)/plain $(first)
 	folder=; if { $(ROOM); } 2>/dev/null; then folder=$$(mktemp -d /dev/shm/catalogue-XXXXXX); fi; \
 	  trap 'rm -rf "$$folder"' EXIT INT TERM; \
 	  $(COMPILED) CATALOGUE_TEST_COMPILED=1 CATALOGUE_TEST_PLAIN=$(abspath $(VENV)/plain) \
+	  CATALOGUE_PYWB=$(abspath $(VENV)/pywb/bin) \
 	  $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder --import-mode=append \
 	    $${folder:+--basetemp=$$folder/run}
 
@@ -140,10 +141,10 @@ variants: $(NEXT)  ## Tests of what is compiled elsewhere as plain Python, with 
 	  $(addprefix tests/surt/,$(addsuffix .py,test_macros test_surt test_surt_pattern)) \
 	  $(addprefix tests/parquet/,$(addsuffix .py,test_footer_bounds test_thrift test_page_headers test_page_index))
 
-soak: $(VENV)/tested $(VENV)/compiled $(VENV)/pywb  ## The slow tests at full size, for hours
+soak: $(VENV)/tested $(VENV)/compiled  ## The slow tests at full size, for hours
 	$(BIN)/python -m tests.slow
 	$(COMPILED) $(BIN)/python -m tests.slow mutations parsers --count 2000000
-	CATALOGUE_TEST_EXAMPLES=200 CATALOGUE_PYWB=$(abspath $(VENV)/pywb/bin) $(MAKE) --no-print-directory hold
+	CATALOGUE_TEST_EXAMPLES=200 $(MAKE) --no-print-directory hold
 
 $(VENV)/documented: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	$(call install,-e '.[docs]')
