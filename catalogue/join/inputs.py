@@ -4,6 +4,7 @@ import csv
 import gzip
 import hashlib
 import io
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -27,6 +28,7 @@ Input: TypeAlias = Any
 TEXT_COLUMN = "key"
 _NAMES = ("url_surtkey", "url", "key", "host", "url_host_name", "domain", "link")
 """Names of columns with keys, the most certain first."""
+_HOST = re.compile(r"(?:[\w-]+\.)+(?:[^\W\d]{2,}|xn--[\w-]+|\d{1,3})\.?(?:[:/].*)?")
 _PARQUET, _GZIP, _ZSTD = b"PAR1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
 _JSON = {".json", ".jsonl", ".ndjson"}
@@ -169,7 +171,7 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
             parquet = None
             if _starts_with(file, _PARQUET):
                 parquet = stack.enter_context(pq.ParquetFile(file, buffer_size=_PARQUET_BUFFER, pre_buffer=False))
-            function = None if parquet else _reader_of(path, file)
+            function = None if parquet else _reader_of(path, file, on)
         if parquet:
             rows = map(_plain, parquet.iter_batches(_PARQUET_ROWS, use_threads=False))
             with _errors(path):
@@ -192,6 +194,15 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
             yield OpenInput(_guarded(path, lines), schema, TEXT_COLUMN, "line")
 
 
+def _are_names(cells: Sequence[str], on: str | None) -> bool:
+    """Return whether the first line of a file names its columns; otherwise its first key would be lost."""
+    if not cells or any(not each.strip() or "://" in each for each in cells):
+        return False
+    if any(each == on or each.lower() in _NAMES for each in cells):
+        return True
+    return not any(each.strip().isdigit() or (len(cells) == 1 and _HOST.fullmatch(each.strip())) for each in cells)
+
+
 def _starts_with(file: BinaryIO, magic: bytes) -> bool:
     start = file.read(len(magic))
     file.seek(0)
@@ -208,7 +219,7 @@ def _guarded(path: Path, batches: Iterable[pa.RecordBatch], *kinds: type[Excepti
         yield batch
 
 
-def _reader_of(path: Path, file: BinaryIO) -> str | None:
+def _reader_of(path: Path, file: BinaryIO, on: str | None) -> str | None:
     start = file.read(len(_PARQUET))
     file.seek(0)
     name = literal(plain_name(path))
@@ -225,8 +236,9 @@ def _reader_of(path: Path, file: BinaryIO) -> str | None:
         header = lines.readline(_LONGEST).decode("utf-8-sig")
     delimiter = next((each for each in _DELIMITERS[kind] if each in header), _DELIMITERS[kind][0])
     names = next(csv.reader([header], delimiter=delimiter), [])
-    if not names or any(not each.strip() or "://" in each for each in names):
-        raise QueryError(f"{path} has no header; its first line must name the columns, such as url")
+    if not _are_names(names, on):
+        advice = "; for a list without columns, use a name that ends in .txt" if len(names) == 1 else ""
+        raise QueryError(f"{path} has no header; its first line must name the columns, such as url{advice}")
     _check_names(names, str(path))
     packed = packed.replace("uncompressed", "none")
     columns = ", ".join(f"{literal(each.strip())}: 'VARCHAR'" for each in names)
