@@ -225,10 +225,12 @@ class ReadPlan(ReprMixin):
 
     @property
     def committed(self) -> tuple[int, int]:
-        """Requests and bytes that are read in any case: those of page indexes, if a limit may end the read early."""
-        if self.query.stops_early:
-            return len(self.indexes), sum(len(fetch.range) for fetch in self.indexes)
-        return self.requests, self.bytes
+        """Certain requests and bytes: of page indexes and searches alone, if a limit may end the read early."""
+        if not self.query.stops_early:
+            return self.requests, self.bytes
+        searches = [each.search for each in self.crawls if each.search]
+        requests = len(self.indexes) + sum(search.requests for search in searches)
+        return requests, sum(len(fetch.range) for fetch in self.indexes) + sum(search.bytes for search in searches)
 
     def _line(self) -> str:
         groups = f"{self.row_groups:,} of {plural(self.considered, 'row group')}"

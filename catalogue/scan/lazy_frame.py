@@ -39,9 +39,10 @@ class ScanBudget:
     def covers(self, requests: int, received: int) -> bool:
         return requests <= self.requests and received <= self.bytes
 
-    def check(self, plan: ReadPlan) -> None:
-        """Raise TooExpensive for a plan above the budget."""
-        if not self.covers(*plan.committed):
+    def check(self, plan: ReadPlan, requests: int, received: int) -> None:
+        """Raise TooExpensive for a plan above the budget, of which some requests and bytes were made."""
+        more, more_bytes = plan.committed
+        if not self.covers(requests + more, received + more_bytes):
             raise TooExpensive(f"this takes {format_cost(plan)}; {_ADVICE}")
 
 
@@ -99,12 +100,16 @@ class _Source:
         budget, session = self._budget, self._session
         before = session.spent
 
-        def meter() -> None:
+        def spent() -> tuple[int, int]:
             requests, received = (after - start for after, start in zip(session.spent, before, strict=True))
+            return requests, received
+
+        def meter() -> None:
+            requests, received = spent()
             if not budget.covers(requests, received):
                 raise TooExpensive(f"{plural(requests, 'request')} and {size(received)} were not enough; {_ADVICE}")
 
-        with closing(captures.agreed(budget.check, meter).batches()) as batches:
+        with closing(captures.agreed(lambda plan: budget.check(plan, *spent()), meter).batches()) as batches:
             yield from batches
 
     def _narrowed(self, query: Query, pushed: Pushdown) -> Query | None:

@@ -182,6 +182,14 @@ def test_limits_are_refused_only_after_the_budget_is_used_up(asking: Command) ->
     assert "were not enough for --limit; narrow the query, or add --yes" in sentence(refused)
 
 
+def test_searches_of_a_limited_query_are_priced_before_they_are_made(mirror: Path, tmp_path: Path) -> None:
+    with FaultServer(mirror) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        refused = asks("query", "http://nowhere.example/", "--crawl", "all", "--limit", "1", "--max-requests", "2")
+        assert "this takes" in sentence(refused)
+        assert {exchange.path for exchange in server.log} <= {"collinfo.json"}
+
+
 @in_part(3)
 @pytest.mark.parametrize(
     "words", [("query", "*.example.com"), ("fetch", "*.example.com", "--dry-run", "--json"), ("sample", "-n", "1")]
