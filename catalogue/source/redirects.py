@@ -148,7 +148,9 @@ class RedirectedSource(PoliteSource):
                         self._note_honoured(requested, response)
                         return response
             with suppress(_Expired):
-                return super()._get(path, requested, pin, attempts, until)
+                response = super()._get(path, requested, pin, attempts, until)
+                if not response.redirected:  # another thread may have dropped the address before a repetition
+                    return response
         raise Unreachable(f"{self.url}{path}: its signed addresses expire at once")
 
 
