@@ -16,6 +16,7 @@ from catalogue.source.observe import RequestEvent
 from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
 from tests.support import canaries
+from tests.support.clocks import FakeClock
 from tests.support.faults import Fault, FaultServer, Kind, always, first
 from tests.support.second_hosts import SIGNED, SecondHost, second_host
 from tests.support.sources import DATA, FILES, PATH, SUFFIX, quick
@@ -145,3 +146,26 @@ def test_addresses_are_in_no_message(tmp_path: Path) -> None:
     assert any("redirected" in text for text in texts)
     assert any(PATH in text and "5.0 kB" in text for text in texts)
     assert not [text for text in texts if canaries.MARK in text or "Signature" in text]
+
+
+def test_repetition_after_the_address_was_dropped_returns_the_bytes(tmp_path: Path) -> None:
+    """Another thread drops the address and gets no new one, while a request that had the old address waits."""
+
+    class Dropping(FakeClock):
+        def sleep(self, seconds: float) -> None:
+            if not host.expired:
+                host.expired.add(PATH)
+                with pytest.raises(NotFound):
+                    source.get(PATH, ByteRange(0, 10))
+            super().sleep(seconds)
+
+    fails, gone = {1: Fault(Kind.SLOW_DOWN)}, {1: Fault(Kind.NOT_FOUND)}
+    with (
+        second_host(
+            FILES, faults=lambda each: fails.get(each.number), redirect_faults=lambda each: gone.get(each.number)
+        ) as host,
+        opened(host, tmp_path, clock=Dropping()) as source,
+    ):
+        source.get(PATH, SUFFIX)
+        assert source.get(PATH, ByteRange(5, 50)).body == DATA[5:50]
+        assert [each.status for each in host.redirecting.settle()] == [302, 404, 302]
