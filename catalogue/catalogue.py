@@ -271,8 +271,8 @@ class Catalogue(ReprMixin):
         Args:
             place: a folder, or an https, http or s3 address.
             crawls: crawls of the snapshot.
-            compare: how many files of each crawl are compared with the source, as many with page indexes, and as many
-                parts of its list of blocks, by one request each, and one for the number of shards.
+            compare: how many files of each crawl are compared with the source, and as many with page indexes, by one
+                request each.
             report: see ``Catalogue``.
 
         Raises:

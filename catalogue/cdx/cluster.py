@@ -224,15 +224,6 @@ def parse_blocks(crawl: str, data: bytes, *, start: int = 0, ends: bool = True, 
     return found
 
 
-def format_blocks(blocks: BlockList) -> bytes:
-    first, *numbers = blocks.columns.columns
-    shard, *rest = (number.cast(pa.string()) for number in numbers)
-    file = pc.binary_join_element_wise("cdx-", pc.utf8_lpad(shard, 5, "0"), ".gz", "")
-    columns = (column.cast(pa.binary()) for column in (file, *rest))
-    lines = pc.binary_join_element_wise(first, *columns, b"\t").to_pylist()
-    return b"\n".join((*lines, b""))
-
-
 def parse_file(crawl: str, file: BinaryIO, size: int, *, shards: int | None) -> Iterator[BlockList]:
     """Parse and check a complete list in parts, in bounded memory; see ``parse_blocks``."""
     at, last, rest = 0, b"", b""

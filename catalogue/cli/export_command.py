@@ -117,9 +117,9 @@ def snapshot(options: Common, *, place: str, crawls: tuple[str, ...], json_: boo
     """Write a snapshot, which others can store by catalogue pull.
 
     PATH_OR_URL is a local folder, or a URL to which fsspec can write. For each crawl the command writes a file with the
-    footers and page indexes, and with the list of blocks of the CDX index if it is stored. If you run it again, it
-    writes only the crawls that have changed, and removes those that are not stored any more; with --crawl, others stay.
-    It can run during a harvest. You can stop it at any time; if you run it again, it continues with the next crawl.
+    footers and page indexes. If you run it again, it writes only the crawls that have changed, and removes those that
+    are not stored any more; with --crawl, others stay. It can run during a harvest. You can stop it at any time; if you
+    run it again, it continues with the next crawl.
 
     \b
     catalogue export snapshot /srv/www/index-footers
@@ -135,8 +135,7 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> int:
         as_json(asdict(exported) | {"complete": exported.complete})
     else:
         crawls = plural(len(exported.crawls), "crawl")
-        lists = f" and {plural(exported.lists, 'list')} of blocks" if exported.lists else ""
-        options.say(f"{exported.place}: {plural(exported.files, 'file')}{lists} of {crawls}")
+        options.say(f"{exported.place}: {plural(exported.files, 'file')} of {crawls}")
         for problem in exported.missing:
             options.say(f"it is incomplete: {problem}")
     return int(not exported.complete)
@@ -152,17 +151,16 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> int:
     type=click.IntRange(min=0),
     default=3,
     show_default=True,
-    help="For each crawl, compare this many files, files with page indexes, and parts of its list of blocks with the "
-    "source; 0 for none.",
+    help="For each crawl, compare this many files, and as many with page indexes, with the source; 0 for none.",
 )
 @json_option
 def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, json_: bool) -> int:
     """Store a snapshot that somebody else exported.
 
     PATH_OR_URL is a folder or an address. Values that are stored already are not replaced. You can stop the command at
-    any time; if you run it again, it continues with the next crawl. It checks every file, and compares some footers,
-    page indexes and parts of lists of blocks with the source. The maker of a snapshot can still leave files out, so
-    pull only from people you trust.
+    any time; if you run it again, it continues with the next crawl. It checks every file, and compares some footers
+    and page indexes with the source. The maker of a snapshot can still leave files out, so pull only from people you
+    trust.
 
     \b
     catalogue pull https://example.org/index-footers --crawl CC-MAIN-2022-05
@@ -175,9 +173,8 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
     else:
         news = "nothing new since the last pull"
         if pulled.unchanged != len(pulled.crawls):
-            lists = f"; {plural(pulled.lists, 'list')} of blocks added" if pulled.lists else ""
             news = f"{plural(pulled.files, 'footer')} added, {pulled.kept:,} stored before; page indexes of "
-            news += f"{plural(pulled.row_groups, 'row group')}{lists}; {pulled.compared:,} compared with the source"
+            news += f"{plural(pulled.row_groups, 'row group')}; {pulled.compared:,} compared with the source"
         options.say(f"{plural(len(pulled.crawls), 'crawl')}: {news}")
         for problem in pulled.missing:
             options.say(f"the store is incomplete: {problem}")

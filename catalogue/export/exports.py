@@ -20,7 +20,6 @@ from catalogue.progress import Progress
 from catalogue.selection import select_stored
 from catalogue.session import Session
 from catalogue.settings import address, install_command
-from catalogue.store.stored_lists import crawls_with_blocks
 
 if TYPE_CHECKING:
     from catalogue.export.iceberg_read import IcebergTable
@@ -36,8 +35,6 @@ class Exported(ReprMixin):
     files: int
     missing: tuple[str, ...]
     """Sentences about what was not harvested."""
-    lists: int = 0
-    """Lists of blocks of the CDX index, in a snapshot."""
 
     @property
     def complete(self) -> bool:
@@ -45,8 +42,7 @@ class Exported(ReprMixin):
         return not self.missing
 
     def _line(self) -> str:
-        lists = f" and {plural(self.lists, 'list')} of blocks" if self.lists else ""
-        return f"in {self.place}: {plural(self.files, 'file')}{lists} of {join_first(self.crawls)}"
+        return f"in {self.place}: {plural(self.files, 'file')} of {join_first(self.crawls)}"
 
     def _notes(self) -> Iterable[str]:
         return self.missing
@@ -94,35 +90,26 @@ def open_iceberg(session: Session, crawls: CrawlWords = "all") -> "IcebergTable"
 def export_snapshot(
     session: Session, place: str | Path, *, crawls: CrawlWords = "all", report: Callable[[Progress], None] | None = None
 ) -> Exported:
-    chosen, files, missing = _stored_files(session, crawls, with_lists=True)
+    chosen, files, missing = _stored_files(session, crawls)
     paths: dict[str, list[str]] = {crawl: [] for crawl in chosen}
     for each in files:
         paths[each.crawl].append(each.path)
-    made, at = [], Progress("snapshot", listed=len(files), done=0)
+    at = Progress("snapshot", listed=len(files), done=0)
     with session.reporting(report, "files") as bar:
         for file in snapshot.export(place, session, paths, removes=several(crawls) == ["all"]):
-            made.append(file)
             at.done += file.footers
             at.bytes += file.size
             bar(at)
-    footers, lists = sum(file.footers for file in made), sum(file.blocks > 0 for file in made)
-    return Exported(str(place), chosen, footers, missing, lists)
+    return Exported(str(place), chosen, at.done, missing)
 
 
-def _stored_files(
-    session: Session, crawls: CrawlWords, *, with_lists: bool = False
-) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
-    """Return the selected crawls, newest first, their files, and what is missing, in sentences.
-
-    ``with_lists`` also selects crawls of which only the list of blocks is stored.
-    """
+def _stored_files(session: Session, crawls: CrawlWords) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
+    """Return the selected crawls, newest first, their files, and what is missing, in sentences."""
     if session.dataset != COMMON_CRAWL:
         raise QueryError(f"only Common Crawl's index can be exported, and this is {session.dataset.name}")
     shown = session.metadata()
-    stored = {*shown.crawls, *(crawls_with_blocks(session.store) if with_lists else ())}
-    chosen = tuple(select_stored(session, crawls, stored))
-    harvested = [crawl for crawl in chosen if crawl in shown.crawls]
-    files_missing = tuple(each for crawl in sorted(harvested) for each in shown.missing(crawl))
+    chosen = tuple(select_stored(session, crawls, shown.crawls))
+    files_missing = tuple(each for crawl in sorted(chosen) for each in shown.missing(crawl))
     with session.database() as connection:
         return chosen, lake_files(connection, chosen), files_missing
 

@@ -86,7 +86,7 @@ def _fetch_list(
     crawl: str, store: Store, source: PoliteSource, report: Callable[[Progress], None], *, refresh: bool
 ) -> bool:
     """Store a list; return whether it was fetched."""
-    stored = usable_list(store, crawl)
+    stored = _usable_list(store, crawl)
     if stored and not refresh:
         return False
     try:
@@ -109,40 +109,23 @@ def _fetch_list(
             named(part),
             resume(part) as file,
             closing(_pieces(crawl, file, source, end, executor, report)) as pieces,
+            whole_file(list_file(store, crawl)) as output,
         ):
-            directory = write_list(store, crawl, pieces, end.total_size, shards)
+            blocks = parse_file(crawl, _joined(pieces), end.total_size, shards=shards)
+            directory = write_blocks(output, crawl, blocks)
     except FormatError:
         executor.shutdown(cancel_futures=True)  # what is received counts for this crawl
         part.unlink(missing_ok=True)
         raise
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
-    put_list(store, crawl, stored_response(end, source), directory)
+    store.put("documents", [(LISTS + crawl, replace(stored_response(end, source), data=directory))])
+    for left in blocks_folder(store).glob(f".{crawl}.*.part"):  # of this and of earlier versions
+        left.unlink(missing_ok=True)
     return True
 
 
-def write_list(store: Store, crawl: str, pieces: Iterator[bytes], size: int, shards: int | None) -> bytes:
-    """Check the lines of a list and write its file, which is not used before ``put_list``; return its directory.
-
-    Raises:
-        BadCdx: if it is invalid.
-    """
-    make_folder(blocks_folder(store))
-    with whole_file(list_file(store, crawl)) as output:
-        directory = write_blocks(output, crawl, parse_file(crawl, joined(pieces), size, shards=shards))
-        for _ in pieces:
-            raise BadCdx(f"{list_path(crawl)} has more than {size:,} bytes")
-    return directory
-
-
-def put_list(store: Store, crawl: str, value: StoredFile, directory: bytes) -> None:
-    """Store the directory of a list whose file has been written, and delete unfinished files."""
-    store.put("documents", [(LISTS + crawl, replace(value, data=directory))])
-    for left in blocks_folder(store).glob(f".{crawl}.*.part"):  # of this and of earlier versions
-        left.unlink(missing_ok=True)
-
-
-def usable_list(store: Store, crawl: str) -> StoredFile | None:
+def _usable_list(store: Store, crawl: str) -> StoredFile | None:
     """Return the document of a stored list; None if it is missing or damaged."""
     try:
         return store.get("documents", LISTS + crawl) if open_list(store, crawl) else None
@@ -155,7 +138,7 @@ def _part_file(store: Store, source: PoliteSource, crawl: str, end: Response) ->
     return blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"
 
 
-def joined(pieces: Iterator[bytes]) -> io.BufferedReader:
+def _joined(pieces: Iterator[bytes]) -> io.BufferedReader:
     """Return a file whose contents are yielded piece by piece."""
     return io.BufferedReader(_Arriving(pieces))
 

@@ -1,8 +1,8 @@
 """Pull a snapshot: each file of a crawl is checked completely before anything of it is stored.
 
-A digest shows that a file is what its maker wrote, not that it is true. So footers and lines of lists of blocks are
-decoded here, and some footers, page indexes and parts of lists are compared with the source. A maker who invents
-everything except what happens to be compared can still make results incomplete: pull snapshots of people you trust.
+A digest shows that a file is what its maker wrote, not that it is true. So footers are decoded here, and some footers
+and page indexes are compared with the source. A maker who invents everything except what happens to be compared can
+still make results incomplete: pull snapshots of people you trust.
 """
 
 import hashlib
@@ -11,29 +11,18 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from random import SystemRandom
-from typing import BinaryIO
 
 from catalogue.atomic_files import create, named
-from catalogue.cdx.cluster import MAX_LIST, count_shards, list_path, shards_path
 from catalogue.check.compare_files import compare_file
 from catalogue.commoncrawl.crawls import CrawlWords, select_crawls
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.commoncrawl.manifests import index_file, manifest_path, parse_manifest
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, UnknownCrawl
 from catalogue.formatting import ReprMixin, join_first, plural, several
-from catalogue.harvest.harvest_blocks import joined, put_list, usable_list, write_list
-from catalogue.harvest.snapshot import (
-    BLOCKS,
-    DOCUMENTS,
-    FILES,
-    MANIFEST,
-    Entry,
-    SnapshotFile,
-    read_entries,
-    unpack_manifest,
-)
+from catalogue.harvest.snapshot import MANIFEST, Entry, SnapshotFile, read_entries, unpack_manifest
 from catalogue.harvest.tails import undamaged
 from catalogue.parquet.footer import examine_footer
 from catalogue.parquet.model import MAGIC, with_trailer
@@ -52,8 +41,6 @@ from catalogue.tables.tables_state import TABLES_FOLDER
 from catalogue.tables.update_tables import update_tables
 
 _MAX_TEXT, _MAX_FILE = 1000, 1 << 50
-_PIECE = 64 << 10
-"""Bytes of a list of blocks that are compared at once."""
 _AGAIN = "an export may be running: run the same command again"
 _REASONS = "it is wrong, or was made from another source or before the file was replaced"
 
@@ -66,23 +53,20 @@ class Pulled(ReprMixin):
     crawls: tuple[str, ...]
     """Selected crawls of the snapshot, newest first."""
     unchanged: int = 0
-    """Crawls among them without anything new: an earlier pull has stored the same, or a list of blocks is stored."""
+    """Crawls among them of which an earlier pull has stored the same."""
     files: int = 0
     """Footers that were added."""
     kept: int = 0
     """Footers that were stored already, in any version, and stay."""
     row_groups: int = 0
     """Row groups whose page indexes were added."""
-    lists: int = 0
-    """Lists of blocks of the CDX index that were added; one that is stored already stays."""
     compared: int = 0
-    """Files and lists that were compared with the source."""
+    """Files that were compared with the source."""
     missing: tuple[str, ...] = ()
     """What is not stored of these crawls now, in sentences."""
 
     def _line(self) -> str:
-        lists = f"; {plural(self.lists, 'list')} of blocks added" if self.lists else ""
-        added = f"{plural(self.files, 'footer')} added, {self.kept:,} stored already{lists}"
+        added = f"{plural(self.files, 'footer')} added, {self.kept:,} stored already"
         return f"from {self.place}: {added}; {plural(self.compared, 'file')} compared with the source"
 
     def _notes(self) -> Iterator[str]:
@@ -101,20 +85,19 @@ def pull_snapshot(
         selected = select_crawls(several(crawls), [*there_are])
         if absent := [crawl for crawl in selected if crawl not in there_are]:
             raise UnknownCrawl(f"the snapshot does not have {absent[0]}; it has {join_first([*there_are])}")
-        files, new, pulled = [there_are[crawl] for crawl in selected], set(), Pulled(there.url, tuple(selected))
+        new, pulled = set(), Pulled(there.url, tuple(selected))
         pull = _Pull(there, session.create_store(), session.source, compare, pulled)
         with locked(session.data / "pull.lock", session.data):
-            for done, file in enumerate(files, 1):
-                if pull.add(file, session.data / "pulling.part"):
-                    new.add(file.crawl)
-                bar(Progress("pull", listed=len(files), done=done, bytes=there.bytes))
+            for done, crawl in enumerate(selected, 1):
+                if pull.add(there_are[crawl], session.data / "pulling.part"):
+                    new.add(crawl)
+                bar(Progress("pull", listed=len(selected), done=done, bytes=there.bytes))
     if new:
         tables = session.data / TABLES_FOLDER
         update_tables(tables, session.store, session.dataset, values=new, notify=session.notify)
-    pulled.unchanged = len(files) - len(new)
-    if with_footers := sorted(file.crawl for file in files if file.footers):
-        shown = session.metadata()
-        pulled.missing = tuple(each for crawl in with_footers for each in shown.missing(crawl))
+    pulled.unchanged = len(selected) - len(new)
+    shown = session.metadata()
+    pulled.missing = tuple(each for crawl in sorted(selected) for each in shown.missing(crawl))
     return pulled
 
 
@@ -158,14 +141,12 @@ class _Pull:
     def add(self, file: SnapshotFile, path: Path) -> bool:
         """Check and store a file, completely or not at all; return whether it is new."""
         store, crawl, note = self.store, file.crawl, f"snapshots/{file.crawl}/{file.sha256}"
-        has_list = not file.blocks or usable_list(store, crawl) is not None
-        if has_list and (not file.footers or store.get(DOCUMENTS, note)):
+        if store.get("documents", note):
             return False
         with store.harvesting(crawl), named(path):
             try:
                 _fetch(self.place, file, path)
                 has_values = self._check(crawl, path)
-                listed = None if has_list else self._write_list(crawl, path)
             except (FormatError, NotFound, FileChanged) as error:
                 why = "" if isinstance(error, FormatError) else "it has a file that the source does not have as it is: "
                 raise BadSnapshot(f"{self.place.url}{file.name}: {why}{error}; nothing of it was stored") from error
@@ -173,30 +154,28 @@ class _Pull:
                 self._store_footers(file, path)
                 if has_values:
                     note_values(store, crawl)
-                if listed:
-                    put_list(store, crawl, *listed)
-                store.put(DOCUMENTS, [(note, marker(source=self.place.url))])
+                store.put("documents", [(note, marker(source=self.place.url))])
             finally:
                 path.unlink(missing_ok=True)
         return True
 
-    def _entries(self, path: Path, *tables: str) -> Iterator[Entry]:
-        return read_entries(path, tables, partial(_attributed, source=self.source.url))
+    def _entries(self, path: Path) -> Iterator[Entry]:
+        return read_entries(path, partial(_attributed, source=self.source.url))
 
     def _check(self, crawl: str, path: Path) -> bool:
         """Check all footers, and compare some with the source; return whether there are values of columns."""
         paths: dict[bool, list[str]] = {False: [], True: []}  # by whether there are page indexes
         has_values, last = False, ""
-        for entry in self._entries(path, DOCUMENTS, FILES):
+        for entry in self._entries(path):
             try:
                 _check_entry(crawl, entry, last)
             except FormatError as error:
                 raise BadSnapshot(f"{entry.key[:200]!r} is invalid: {error}") from error
-            if entry.table == FILES:
+            if entry.key != manifest_path(crawl):
                 paths[bool(entry.indexes)].append(last := entry.key)
             has_values |= any(each.dictionaries for each in entry.indexes.values())
         sample = {key for keys in paths.values() for key in SystemRandom().sample(keys, min(self.compare, len(keys)))}
-        for _, key, stored, indexes in self._entries(path, FILES) if sample else ():
+        for key, stored, indexes in self._entries(path) if sample else ():
             if key in sample:
                 pin = FileVersion(stored.size, None)
                 same, different = compare_file(key, stored, indexes, self.source, COMMON_CRAWL.key, pin)
@@ -206,40 +185,17 @@ class _Pull:
         self.pulled.compared += len(sample)
         return has_values
 
-    def _write_list(self, crawl: str, path: Path) -> tuple[StoredFile, bytes]:
-        """Check a list of blocks, compare some pieces with the source, and write it; return version and directory."""
-        first = next(self._entries(path, BLOCKS), None)
-        if first is None or not 0 < first.stored.size <= MAX_LIST:
-            raise BadSnapshot("it has no list of blocks, or a list that is too large")
-        shards = count_shards(crawl, self.source.get(shards_path(crawl)).body) if self.compare else None
-        lines = joined(each.stored.data for each in self._entries(path, BLOCKS))
-        pieces = self._compared(list_path(crawl), first.stored.size, lines)
-        directory = write_list(self.store, crawl, pieces, first.stored.size, shards)
-        self.pulled.lists += 1
-        self.pulled.compared += self.compare > 0
-        return first.stored, directory
-
-    def _compared(self, path: str, size: int, lines: BinaryIO) -> Iterator[bytes]:
-        parts = [ByteRange(start, min(start + _PIECE, size)) for start in range(0, size, _PIECE)]
-        chosen = SystemRandom().sample(parts, min(self.compare, len(parts)))
-        for part in parts:
-            data = lines.read(len(part))
-            if part in chosen and self.source.get(path, part, pin=FileVersion(size, None)).body != data:
-                where = f"{self.source.url} from byte {part.start:,} on"
-                raise BadSnapshot(f"it has another list of blocks than {where}; {_REASONS}")
-            yield data
-        if lines.read(1):
-            raise BadSnapshot(f"it has more than {size:,} bytes of its list of blocks")
-
     def _store_footers(self, file: SnapshotFile, path: Path) -> None:
         """Add footers that are not stored yet; page indexes also to the same version of a stored file."""
-        store, pulled = self.store, self.pulled
-        for table in (DOCUMENTS, FILES):
-            added = store.add_missing(table, ((each.key, encode(each.stored)) for each in self._entries(path, table)))
+        store, pulled, manifest = self.store, self.pulled, manifest_path(file.crawl)
+        first = islice(self._entries(path), 1)
+        store.add_missing("documents", ((key, encode(stored)) for key, stored, _ in first if key == manifest))
+        files = ((key, encode(stored)) for key, stored, _ in self._entries(path) if key != manifest)
+        added = store.add_missing("files", files)
         pulled.files, pulled.kept = pulled.files + len(added), pulled.kept + file.footers - len(added)
 
         def rows() -> Iterator[tuple[str, bytes]]:
-            for _, key, stored, indexes in self._entries(path, FILES):
+            for key, stored, indexes in self._entries(path):
                 ours = undamaged(store, key)
                 if ours and (ours.version, ours.data) == (stored.version, stored.data):
                     yield from ((index_key(key, n), value) for n, value in encode_indexes(indexes, stored).items())
@@ -260,9 +216,9 @@ def _attributed(stored: StoredFile, source: str) -> StoredFile:
 
 def _check_entry(crawl: str, entry: Entry, last: str) -> None:
     stored, file = entry.stored, index_file(entry.key)
-    if entry.table == DOCUMENTS and entry.key == manifest_path(crawl):
+    if entry.key == manifest_path(crawl) and not last:
         parse_manifest(crawl, stored.data)
-    elif entry.table == FILES and file and file.crawl == crawl:
+    elif file and file.crawl == crawl:
         footer = examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
         if entry.key <= last or stored.size < len(MAGIC) + len(with_trailer(stored.data)):
             raise FormatError("it is there twice, not in the order of paths, or smaller than its footer")

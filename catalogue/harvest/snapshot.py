@@ -5,11 +5,10 @@
     snapshot.json                                the manifest
     crawls/CC-MAIN-2022-05.values                what is stored of a crawl
 
-An entry is a line of JSON, ``[table, key, length, part, ...]``, and a value of that length as the store has them; see
-``store/stored_file.py``. The other numbers are the lengths of the parts of its data: the footer of an index file, and
-then the page indexes of each row group, with 0 where there are none. The manifest of the crawl has one part, and so
-have consecutive lines of its list of blocks. Reading this needs no Parquet library, which a file from outside could
-crash.
+An entry is a line of JSON, ``[key, length, part, ...]``, and a value of that length as the store has them; see
+``store/stored_file.py``. The first entry is the manifest of the crawl; the others are its index files. The parts of
+their data are the footer, and the page indexes of each row group, with a length of 0 where there are none. Reading
+this needs no Parquet library, which a file from outside could crash.
 """
 
 import hashlib
@@ -22,8 +21,6 @@ from pathlib import Path
 from typing import NamedTuple, get_type_hints
 
 from catalogue.atomic_files import create, named
-from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.cluster import format_blocks, list_path
 from catalogue.check.compare_files import written_indexes
 from catalogue.commoncrawl.crawls import check_crawl_name, newest_first
 from catalogue.commoncrawl.manifests import manifest_path
@@ -36,14 +33,11 @@ from catalogue.session import Session
 from catalogue.settings import package_version
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile, decode, encode
-from catalogue.store.stored_lists import LISTS, open_list
 
 MANIFEST = "snapshot.json"
-VERSION = 5
-DOCUMENTS, FILES, BLOCKS = "documents", "files", "blocks"
+VERSION = 6
 _PART = ".growing"
 _HEX = re.compile("[0-9a-f]{64}")
-_TABLES = {DOCUMENTS, FILES, BLOCKS}
 _MAX_LINE, _MAX_VALUE, _MAX_FILE = 16 << 10, 64 << 20, 4 << 30
 
 
@@ -57,15 +51,13 @@ class SnapshotFile:
     contents: str
     """A digest of the stored values: with the same, the file is not written again."""
     footers: int
-    blocks: int
-    """Blocks in the list of the CDX index; 0 without a list."""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(SnapshotFile).items():
             typed(getattr(self, name), kind)
         check_crawl_name(self.crawl)
-        if not (_HEX.fullmatch(self.sha256) and 0 <= self.size <= _MAX_FILE and min(self.footers, self.blocks) >= 0):
-            raise ValueError(f"sha256, size or a count of {self.crawl}")
+        if not (_HEX.fullmatch(self.sha256) and 0 <= self.size <= _MAX_FILE and self.footers >= 0):
+            raise ValueError(f"sha256, size or footers of {self.crawl}")
 
     @property
     def name(self) -> str:
@@ -73,9 +65,8 @@ class SnapshotFile:
 
 
 class Entry(NamedTuple):
-    """What is stored of a file of the source, or a piece of a list of blocks."""
+    """What is stored of a file of the source."""
 
-    table: str
     key: str
     stored: StoredFile
     indexes: Mapping[int, Indexes] = {}
@@ -87,13 +78,11 @@ class Entry(NamedTuple):
         if indexes and sum(map(len, parts)) > _MAX_VALUE:  # queries fetch page indexes that are not stored
             return self._replace(indexes={}).pack()
         value = encode(replace(self.stored, data=b"".join(parts)))
-        return json.dumps([self.table, self.key, len(value), *map(len, parts)]).encode() + b"\n" + value
+        return json.dumps([self.key, len(value), *map(len, parts)]).encode() + b"\n" + value
 
 
-def read_entries(
-    path: Path, tables: Sequence[str], accept: Callable[[StoredFile], StoredFile] = lambda stored: stored
-) -> Iterator[Entry]:
-    """Decode the entries of some tables in a file from outside, without bounds that a backfill found.
+def read_entries(path: Path, accept: Callable[[StoredFile], StoredFile] = lambda stored: stored) -> Iterator[Entry]:
+    """Decode the entries in a file from outside, without bounds that a backfill found.
 
     Raises:
         BadSnapshot: if it is invalid, or ``accept`` raises ValueError for a value.
@@ -101,22 +90,17 @@ def read_entries(
     try:
         with path.open("rb") as file:
             while line := file.readline(_MAX_LINE):
-                table, key, *lengths = json.loads(line)
+                key, *lengths = json.loads(line)
                 length, *parts = (typed(each, int) for each in lengths)
-                if {table, *tables} - _TABLES or min(length, *parts) < 0 or length > _MAX_VALUE:
-                    raise ValueError(f"an entry of {table!r} with {length} bytes")  # noqa: TRY301
-                if table not in tables:
-                    file.seek(length, 1)
-                    continue
+                if min(length, *parts) < 0 or length > _MAX_VALUE:
+                    raise ValueError(f"an entry with {length} bytes")  # noqa: TRY301
                 stored = accept(decode(file.read(length)))
                 data = io.BytesIO(stored.data)
                 first, *packed = map(data.read, parts)
                 indexes = ((ordinal, Indexes.unpack(each).written) for ordinal, each in enumerate(packed) if each)
                 if sum(parts) != len(stored.data):
                     raise ValueError(f"parts of {sum(parts)} bytes")  # noqa: TRY301
-                yield Entry(
-                    table, typed(key, str), replace(stored, data=first), {n: each for n, each in indexes if each}
-                )
+                yield Entry(typed(key, str), replace(stored, data=first), {n: each for n, each in indexes if each})
     except (ValueError, TypeError, RecursionError, StoreDamaged) as error:
         raise BadSnapshot(f"it is damaged or has another form: {str(error)[:200]}") from error
 
@@ -190,36 +174,20 @@ def _put_manifest(place: Target, part: Path, files: Mapping[str, SnapshotFile]) 
 def _contents(store: Store, crawl: str, paths: Sequence[str]) -> str:
     """Return a digest of the digests of a crawl's values."""
     indexes = [key for path in paths for key in store.index_keys(path)]
-    keys = {DOCUMENTS: [manifest_path(crawl), LISTS + crawl], FILES: paths, "indexes": indexes}
+    keys = {"documents": [manifest_path(crawl)], "files": paths, "indexes": indexes}
     versions = [sorted(store.versions(table, of_table).items()) for table, of_table in keys.items()]
     return hashlib.blake2b(repr(versions).encode(), digest_size=16).hexdigest()
 
 
 def _write(part: Path, store: Store, crawl: str, paths: Sequence[str], contents: str) -> SnapshotFile:
-    footers, blocks = 0, open_list(store, crawl)
+    footers = 0
     with create(part) as file:
-        for entry in _entries(store, crawl, paths, blocks):
-            file.write(entry.pack())
-            footers += entry.table == FILES
+        if manifest := store.get("documents", manifest_path(crawl)):
+            file.write(Entry(manifest_path(crawl), manifest).pack())
+        for path in sorted(paths):
+            if stored := store.get("files", path):
+                file.write(Entry(path, stored, written_indexes(store, path, stored)).pack())
+                footers += 1
     with part.open("rb") as written:
         digest = hashlib.file_digest(written, "sha256").hexdigest()
-    return SnapshotFile(crawl, part.stat().st_size, digest, contents, footers, len(blocks or ()))
-
-
-def _entries(store: Store, crawl: str, paths: Sequence[str], blocks: StoredList | None) -> Iterator[Entry]:
-    if paths and (document := store.get(DOCUMENTS, manifest_path(crawl))):
-        yield Entry(DOCUMENTS, manifest_path(crawl), document)
-    for path in sorted(paths):
-        if stored := store.get(FILES, path):
-            yield Entry(FILES, path, stored, written_indexes(store, path, stored))
-    if blocks and (listed := store.get(DOCUMENTS, LISTS + crawl)):
-        size = 0
-        for part in blocks.parts():
-            lines = format_blocks(part)
-            yield Entry(BLOCKS, list_path(crawl), replace(listed, data=lines))
-            size += len(lines)
-        if size != listed.size:
-            raise StoreDamaged(
-                f"the stored list of blocks of {crawl} has {size:,} bytes instead of {listed.size:,}; "
-                f"run: catalogue harvest --crawl {crawl} --index cdx --refresh"
-            )
+    return SnapshotFile(crawl, part.stat().st_size, digest, contents, footers)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from threading import Event
 
@@ -12,8 +13,9 @@ import pytest
 import catalogue
 from benchmarks.cluster import make_list
 from catalogue import Catalogue
+from catalogue.cdx.block_file import write_blocks
 from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
-from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
+from catalogue.errors import BadCdx, NotHarvested, QueryError, UnknownCrawl
 from catalogue.progress import Progress
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
@@ -22,9 +24,11 @@ from tests.support.commands import Command
 from tests.support.fault_kinds import Fault, Kind, Request
 from tests.support.faults import FaultServer
 from tests.support.gates import Gate
-from tests.support.snapshot_lists import mirror, some_lines
 
-__all__ = ["mirror"]  # a fixture
+
+@cache
+def some_lines() -> bytes:
+    return make_list(9000)
 
 
 @cache
@@ -33,6 +37,12 @@ def some_blocks() -> BlockList:
 
 
 PART = 16 << 20
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Path:
+    write_list(tmp_path / "mirror", some_lines())
+    return tmp_path / "mirror"
 
 
 @pytest.fixture
@@ -152,6 +162,8 @@ def test_invalid_lists_are_not_stored(cat: Catalogue, mirror: Path) -> None:
         (some_lines().replace(b"\tcdx-00002.gz\t0\t", b"\tcdx-00002.gz\t1\t"), "does not start at the end"),
         (b"zzz" + some_lines()[some_lines().index(b" ") :], "the key is less than the key before it"),
         (some_lines().replace(b"\t5000\n", b"\t5001\n"), "the number of the block is not the next one"),
+        (some_lines().replace(b"com,", b"com\xff", 1), "is not a line of a list"),
+        (b"\n" * 1000, "is not a line of a list"),
     ):
         (mirror / list_path(CRAWL)).write_bytes(changed)
         (outcome,) = cat.harvest(CRAWL, index="cdx")
@@ -160,6 +172,16 @@ def test_invalid_lists_are_not_stored(cat: Catalogue, mirror: Path) -> None:
         assert not [*(cat.session.data / "blocks").iterdir()]
     write_list(mirror, some_lines())
     assert cat.harvest(CRAWL, index="cdx")[0].fetched
+
+
+def test_long_keys_are_refused() -> None:
+    def line(number: int) -> bytes:
+        key = b"com,%05d" % number + b"a" * 900_000
+        return key + b" 20220807000000\tcdx-00000.gz\t%d\t100\t%d\n" % (100 * (number - 1), number)
+
+    parts = (parse_blocks(CRAWL, line(number), start=number - 1, ends=False) for number in range(1, 100))
+    with pytest.raises(BadCdx, match="has keys that are too long"):
+        write_blocks(BytesIO(), CRAWL, parts)
 
 
 def test_requests_for_an_invalid_list_end_before_the_harvest_does(mirror: Path, tmp_path: Path) -> None:

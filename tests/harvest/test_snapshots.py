@@ -22,7 +22,7 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.manifests import index_file
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, QueryError, StoreDamaged, StoreLocked, UnknownCrawl
-from catalogue.harvest.snapshot import FILES, MANIFEST, pack_manifest
+from catalogue.harvest.snapshot import MANIFEST, pack_manifest
 from catalogue.parquet.page_index import Indexes
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
@@ -100,7 +100,7 @@ def test_large_files_are_pulled_in_ranges(place: Path, empty: Catalogue) -> None
     large = Indexes(Random(0).randbytes(MAX_DOCUMENT + 1), {})
     file = next(iter(files_of(place).values()))
     key = next(row.key for row in read_rows(place / file.name) if row.indexes)
-    replace_rows(place, lambda row: row._replace(indexes={0: large}) if row.key == key else row, FILES)
+    replace_rows(place, lambda row: row._replace(indexes={0: large}) if row.key == key else row)
     with LoopbackServer(place) as server:
         empty.pull(server.url, crawls=file.crawl, compare=0)
         ranges = [exchange.range for exchange in server.log if exchange.path == file.name]
@@ -235,11 +235,11 @@ def test_files_have_the_documented_form(taught: Catalogue, exported: Path) -> No
     for file in files_of(exported).values():
         data = (exported / file.name).read_bytes()
         assert (len(data), hashlib.sha256(data).hexdigest()) == (file.size, file.sha256)
-        stream, keys = BytesIO(data), []
+        stream, keys = BytesIO(data), list[str]()
         for line in stream:
-            table, key, length, first, *others = json.loads(line)
+            key, length, first, *others = json.loads(line)
             value, at = decode(stream.read(length)), first
-            assert replace(value, data=value.data[:first]) == decode(stored[table][key])
+            assert replace(value, data=value.data[:first]) == decode(stored["files" if keys else "documents"][key])
             for row_group, size in enumerate(others):
                 if size:
                     index = Indexes.unpack(decode(stored["indexes"][f"{key}#{row_group}"]).data)
@@ -324,7 +324,7 @@ def test_commands(asking: Command, command: Command, whole_crawls: list[str], tm
     made = asking("export", "snapshot", str(place), "--crawl", crawl, "--json")
     assert (made.status, made.err) == (0, "")
     files = made.json()["files"]
-    expected = {"place": str(place), "crawls": [crawl], "files": files, "lists": 0, "complete": True, "missing": []}
+    expected = {"place": str(place), "crawls": [crawl], "files": files, "complete": True, "missing": []}
     assert made.json() == expected
     assert [*files_of(place)] == [crawl]
     ran = command("pull", str(place))

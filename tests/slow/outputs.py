@@ -77,7 +77,7 @@ def snapshot(folder: Path) -> Items:
     files = unpack_manifest((place / MANIFEST).read_bytes(), str(place)).values()
     for file in files:
         assert hashlib.sha256((place / file.name).read_bytes()).hexdigest() == file.sha256, file.name
-    return {file.crawl: (file.footers, file.blocks) for file in files}
+    return {file.crawl: file.footers for file in files}
 
 
 def stored(path: Path) -> dict[Any, Any]:

@@ -14,16 +14,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.harvest.snapshot import (
-    BLOCKS,
-    DOCUMENTS,
-    FILES,
-    MANIFEST,
-    Entry,
-    SnapshotFile,
-    read_entries,
-    unpack_manifest,
-)
+from catalogue.harvest.snapshot import MANIFEST, Entry, SnapshotFile, read_entries, unpack_manifest
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
 from catalogue.selection import stored_crawls
@@ -98,7 +89,7 @@ def files_of(place: Path) -> dict[str, SnapshotFile]:
 
 
 def read_rows(path: Path) -> list[Entry]:
-    return [*read_entries(path, (DOCUMENTS, FILES, BLOCKS))]
+    return [*read_entries(path)]
 
 
 def write_rows(path: Path, rows: Iterable[Entry]) -> None:
@@ -120,11 +111,17 @@ def replace_file(place: Path, change: Callable[[Path], object], crawl: str | Non
     change_manifest(place, file.crawl, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
-def replace_rows(place: Path, change: Callable[[Entry], Entry], table: str, crawl: str | None = None) -> None:
-    """Change the rows of a table in a crawl's file."""
+def is_manifest(row: Entry) -> bool:
+    return row.key.startswith("crawl-data/")
+
+
+def replace_rows(
+    place: Path, change: Callable[[Entry], Entry], *, manifests: bool = False, crawl: str | None = None
+) -> None:
+    """Change the rows of index files, or of the manifest, in a crawl's file."""
 
     def changed(path: Path) -> None:
-        write_rows(path, [change(row) if row.table == table else row for row in read_rows(path)])
+        write_rows(path, [change(row) if is_manifest(row) == manifests else row for row in read_rows(path)])
 
     replace_file(place, changed, crawl)
 
