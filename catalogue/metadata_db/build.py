@@ -22,12 +22,12 @@ from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_lists import LISTS, crawls_with_blocks, list_file
 from catalogue.surt import MACROS, Keys, text_from
-from catalogue.tables.crawl_table import FileMetadata
 from catalogue.tables.make_table import greatest_text
 from catalogue.tables.table_schema import decode_columns
 from catalogue.tables.tables_state import TABLES_FOLDER
 
 if TYPE_CHECKING:
+    from catalogue.tables.crawl_table import FileMetadata
     from catalogue.tables.stored_crawls import StoredCrawls
 
 _OF_CRAWL = ("column_chunks", "row_groups", "pages", "files")
@@ -211,7 +211,7 @@ def _naive(time: datetime | None) -> str | None:
     return time.astimezone(UTC).replace(tzinfo=None).isoformat() if time else None
 
 
-def _page_rows(store: Store, key: str, file: FileMetadata) -> Iterator[dict[str, Any]]:
+def _page_rows(store: Store, key: str, file: "FileMetadata") -> Iterator[dict[str, Any]]:
     """Yield lists by column: DuckDB takes several times as long for a dictionary for each page."""
     stored = store.indexes(file.path, file.ordinals, file.stored)
     for group in file.footer.row_groups:
@@ -241,7 +241,7 @@ def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes 
     }
 
 
-def _column_chunk_rows(file: FileMetadata) -> Iterator[dict[str, Any]]:
+def _column_chunk_rows(file: "FileMetadata") -> Iterator[dict[str, Any]]:
     for group in file.footer.row_groups:
         for name, chunk in group.chunks.items():
             is_text = chunk.column.physical_type == "BYTE_ARRAY"

@@ -51,6 +51,12 @@ def encode_integer(number: int) -> bytes:
     return bytes(out)
 
 
+def encode_varint(number: int) -> bytes:
+    out = bytearray()
+    _add_varint(out, number)
+    return bytes(out)
+
+
 def _add_value(out: bytearray, kind: int, value: Any) -> None:  # noqa: ANN401
     match kind:
         case 4 | 5 | 6:

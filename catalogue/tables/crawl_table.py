@@ -25,7 +25,7 @@ from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.table_schema import TABLE, decode_columns
 
 _Found = TypeVar("_Found")
-_VALUES = [name for name in TABLE.names if name not in {"footer_size", "utc_times", "has_page_index"}]
+_VALUES = [name for name in TABLE if name not in {"footer_size", "utc_times", "has_page_index"}]
 _PARTS = 128
 """Parts whose flat columns are in memory, of some 0.1 MB each."""
 _DECODED = 8

@@ -5,25 +5,19 @@ from dataclasses import dataclass
 from sys import maxunicode
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import FormatError, StoreDamaged
-from catalogue.parquet.arrow_arrays import array_of, positions
 from catalogue.parquet.footer import examine_footer, has_page_index, key_bounds
-from catalogue.parquet.model import SIGNED, Column, Footer, RowGroup
+from catalogue.parquet.model import SIGNED, Bounds, Column, Footer, RowGroup
 from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import text_after, text_from
-from catalogue.tables.crawl_table import StoredFooters
 from catalogue.tables.table_file import TableDamaged, TableFile
-from catalogue.tables.table_schema import TABLE, decode_columns, digest_of, encode_columns
+from catalogue.tables.table_schema import decode_columns, digest_of, encode_columns
 
 _LIMIT = 1 << 63
-_FOUND = ("min_key", "max_key", "bounds_from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +64,6 @@ def rows_of_footer(key: str, file: IndexFile, stored: StoredFile, version: bytes
     return FooterRows(version, footer.columns, rows)
 
 
-def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    arrays = [array_of(field.type, [row.get(field.name) for row in rows]) for field in TABLE]
-    return pa.Table.from_arrays(arrays, schema=TABLE)
-
-
 def _row_group(group: RowGroup, key: str) -> dict[str, Any]:
     least, greatest, bounds_from = key_bounds(group, key)
     times = (group.chunks["fetch_time"].milliseconds if "fetch_time" in group.chunks else None) or (None, None)
@@ -97,7 +86,7 @@ def _row_group(group: RowGroup, key: str) -> dict[str, Any]:
 class MadeTable:
     """The rows of a table, and what is missing in them."""
 
-    rows: pa.Table
+    rows: list[dict[str, Any]]
     schemas: dict[str, str]
     """The texts of ``encode_columns`` by digest."""
     undecodable: dict[str, str]
@@ -117,12 +106,11 @@ def make_table(
 
     ``versions`` are the digests of the stored files, by path.
     """
-    reused = _reused(old, versions)
-    rows: list[dict[str, Any]] = []
+    rows = _reused(old, versions)
     digests: dict[int, tuple[Mapping[str, Column], str]] = {}  # by identity: files of a crawl share few schemas
     schemas = {**old.schemas} if old else {}
     undecodable: dict[str, str] = {}
-    for path in sorted(versions.keys() - {*reused.column("path").to_pylist()}):
+    for path in sorted(versions.keys() - {row["path"] for row in rows}):
         try:
             found = decoded.get(path)
             if found is None or found.version != versions[path]:
@@ -137,12 +125,13 @@ def make_table(
             rows += [row | {"schema": digest} for row in found.rows]
         except (FormatError, StoreDamaged, OverflowError) as error:
             undecodable[path] = f"{path}: {error}"
-    table = pa.concat_tables([reused, table_of(rows)]).combine_chunks()
-    used = {*table.column("schema").to_pylist()}
+    used = {row["schema"] for row in rows}
     # Columns are shown in the order of the texts, which a rebuilt table has too.
     schemas = {digest: schemas[digest] for digest in sorted(used, key=schemas.__getitem__)}
-    table, gaps = _with_found_bounds(table, store, dataset.key, schemas)
-    return MadeTable(table, schemas, undecodable, gaps)
+    gaps = [row for row in rows if row.get("bounds_from") not in {None, "footer", SIGNED}]
+    if gaps:
+        _find_bounds(gaps, store, dataset.key, schemas)
+    return MadeTable(rows, schemas, undecodable, len(gaps))
 
 
 def _decoded(store: Store, dataset: Dataset, path: str, version: bytes) -> FooterRows | None:
@@ -153,52 +142,32 @@ def _decoded(store: Store, dataset: Dataset, path: str, version: bytes) -> Foote
     return rows_of_footer(dataset.key, file, stored, version, footer)
 
 
-def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> pa.Table:
+def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> list[dict[str, Any]]:
     try:
-        rows = old.read_all() if old else table_of([])
+        rows = old.read_all().to_pylist() if old else []
     except TableDamaged:
-        return table_of([])
-    paths, stored = (rows.column(name).to_pylist() for name in ("path", "version"))
-    same = [versions.get(path) == version for path, version in zip(paths, stored, strict=True)]
-    return rows.take(positions(np.flatnonzero(same)))
+        return []
+    return [row for row in rows if versions.get(row["path"]) == row["version"]]
 
 
-def _with_found_bounds(table: pa.Table, store: Store, key: str, schemas: Mapping[str, str]) -> tuple[pa.Table, int]:
-    """Return rows with bounds that footers do not have, from stored page indexes, and their number."""
-    origins = table.column("bounds_from").to_pylist()
-    gaps = [row for row, origin in enumerate(origins) if origin not in {None, "footer", SIGNED}]
-    if not gaps:
-        return table, 0
-    columns: dict[str, list[Any]] = {name: table.column(name).to_pylist() for name in _FOUND}
+def _find_bounds(rows: Sequence[dict[str, Any]], store: Store, key: str, schemas: Mapping[str, str]) -> None:
+    """Set the bounds that footers do not have, from stored page indexes."""
+    from catalogue.tables.crawl_table import StoredFooters  # noqa: PLC0415 - imports pyarrow
+
     footers = StoredFooters(store)
-    for row in gaps:
-        found = _found_bounds(table, row, store, footers, key, schemas)
-        for name, value in zip(_FOUND, found, strict=True):
-            columns[name][row] = value
-    for name, values in columns.items():
-        field = TABLE.field(name)
-        table = table.set_column(table.schema.get_field_index(name), field, array_of(field.type, values))
-    return table, len(gaps)
-
-
-def _found_bounds(
-    table: pa.Table, row: int, store: Store, footers: StoredFooters, key: str, schemas: Mapping[str, str]
-) -> tuple[str | None, str | None, str]:
-    names = ("path", "row_group", "num_rows", "schema", "file_size", "etag", "last_modified", "source", "taken")
-    path, ordinal, num_rows, schema, *version = (table.column(name)[row].as_py() for name in names)
-    columns = decode_columns(schemas[schema])
-    indexes = store.indexes(path, [ordinal], StoredFile(b"", *version)).get(ordinal)
-    if indexes is None or key not in columns:
-        return None, None, "missing"
-    origin, found = "scan", [indexes.bounds] if indexes.bounds else []
-    if not found:
-        (row_of_table,) = table.slice(row, 1).to_pylist()
-        chunk = footers.chunks(row_of_table, columns)[key]
-        origin, found = "page index", [bounds for bounds, _ in page_bounds(indexes, chunk, num_rows)]
-    if not found:
-        return None, None, "missing"
-    least, greatest = min(part.min for part in found), max(part.max for part in found)
-    return text_from(least), greatest_text(greatest), origin
+    for row in rows:
+        columns = decode_columns(schemas[row["schema"]])
+        found, origin = list[Bounds](), "missing"
+        version = StoredFile(b"", *(row[name] for name in ("file_size", "etag", "last_modified", "source", "taken")))
+        indexes = store.indexes(row["path"], [row["row_group"]], version).get(row["row_group"])
+        if indexes and indexes.bounds and key in columns:
+            found, origin = [indexes.bounds], "scan"
+        elif indexes and key in columns:
+            pages = page_bounds(indexes, footers.chunks(row, columns)[key], row["num_rows"])
+            found, origin = [bounds for bounds, _ in pages], "page index"
+        row["min_key"] = text_from(min(each.min for each in found)) if found else None
+        row["max_key"] = greatest_text(max(each.max for each in found)) if found else None
+        row["bounds_from"] = origin if found else "missing"
 
 
 def greatest_text(key: bytes) -> str:

@@ -7,27 +7,25 @@ bounds of the row groups, by which a query finds those that it needs.
 
 import json
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from io import BytesIO
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from catalogue.atomic_files import whole_file
-from catalogue.parquet.merge_footers import merge_footers
-from catalogue.parquet.model import MAGIC, SIGNED, TRAILER, with_trailer
+from catalogue.parquet.model import MAGIC, SIGNED, with_trailer
+from catalogue.parquet.write_rows import MOST_ROWS, add_row_group, encode_footer
+from catalogue.tables.table_schema import REPEATED, TABLE
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-ROWS = 256
-"""Rows of a row group, so that a query decodes few of them."""
-
-_MAGIC = b"CATTBL5\n"
+_MAGIC = b"CATTBL6\n"
 _NUMBER = 4
 _END = _NUMBER + len(b"PAR1")
 
@@ -134,24 +132,21 @@ class TableFile:
         return self._all_parts.read(use_threads=False)
 
 
-def write_table(path: Path, table: "pa.Table", schemas: Mapping[str, str], state: str) -> int:
+def write_table(path: Path, rows: Iterable[Mapping[str, Any]], schemas: Mapping[str, str], state: str) -> int:
     """Replace a table by one with these rows, in any order, and return the checksum of its directory."""
     data = bytearray(MAGIC)
     parts: list[TablePart] = []
-    footers: list[bytes] = []
-    shifts: list[int] = []
-    for part, rows in _sorted_parts(table):
-        shifts.append(len(data) - len(MAGIC))
-        pages, footer = _encoded(rows, state)
-        data += pages
-        part.sections = [_section(data, len(data) - len(pages), len(data))]
-        parts.append(part)
-        footers.append(footer)
-    for part, footer, shift in zip(parts, footers, shifts, strict=True):
+    groups: list[bytes] = []
+    for part, some in _sorted_parts(rows):
         start = len(data)
-        data += with_trailer(merge_footers([footer], [shift]))
-        part.sections.append(_section(data, start, len(data)))
-    footer = with_trailer(merge_footers(footers, shifts))
+        groups.append(add_row_group(data, TABLE, REPEATED, some))
+        part.sections.append(_section(data, start))
+        parts.append(part)
+    for part, group in zip(parts, groups, strict=True):
+        start = len(data)
+        data += with_trailer(encode_footer(TABLE, [group], part.rows, {}))
+        part.sections.append(_section(data, start))
+    footer = with_trailer(encode_footer(TABLE, groups, sum(part.rows for part in parts), {"state": state}))
     directory = {"schemas": schemas, "parts": [asdict(part) for part in parts], "footer": crc32(footer)}
     packed = json.dumps(directory, separators=(",", ":")).encode()
     checksum = crc32(packed)
@@ -162,41 +157,20 @@ def write_table(path: Path, table: "pa.Table", schemas: Mapping[str, str], state
     return checksum
 
 
-def _section(data: bytearray, start: int, end: int) -> list[int]:
-    return [start, end, crc32(memoryview(data)[start:end])]
+def _section(data: bytearray, start: int) -> list[int]:
+    return [start, len(data), crc32(memoryview(data)[start:])]
 
 
-def _sorted_parts(table: "pa.Table") -> Iterator[tuple[TablePart, "pa.Table"]]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def _sorted_parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[TablePart, Sequence[Mapping[str, Any]]]]:
+    def place(row: Mapping[str, Any]) -> tuple[object, ...]:
+        least = row.get("min_key")
+        return row["subset"], least is not None, least or "", row["path"], row.get("row_group") or 0
 
-    is_bounded = pc.is_valid(table.column("min_key")).cast(pa.int8())
-    order = [(name, "ascending") for name in ("subset", "is_bounded", "min_key", "path", "row_group")]
-    ordered = table.take(pc.sort_indices(table.append_column("is_bounded", is_bounded), order)).combine_chunks()
-    start = 0
-    for subset, same in groupby(ordered.column("subset").to_pylist()):
-        end = start + len([*same])
-        for first in range(start, end, ROWS):
-            rows = ordered.slice(first, min(ROWS, end - first))
-            least, greatest, origins = (rows.column(name).to_pylist() for name in ("min_key", "max_key", "bounds_from"))
-            known = [key for key in greatest if key is not None]
-            unbounded, signed = len(rows) - len(known), SIGNED in origins
-            first_key, last_key = (least[unbounded], max(known)) if known else ("", "")
-            yield TablePart(subset, len(rows), unbounded, signed, first_key, last_key, []), rows
-        start = end
-
-
-def _encoded(rows: "pa.Table", state: str) -> tuple[bytes, bytes]:
-    import pyarrow.parquet as pq
-
-    from catalogue.tables.table_schema import REPEATED
-
-    buffer = BytesIO()
-    options = {"use_dictionary": REPEATED, "write_statistics": False, "store_schema": False}
-    # zstd takes a third less space, and a query half more time.
-    with pq.ParquetWriter(buffer, rows.schema, compression="lz4", **options) as writer:
-        writer.write_table(rows, row_group_size=len(rows))
-        writer.add_key_value_metadata({"state": state})
-    data = buffer.getvalue()
-    start = len(data) - _END - int.from_bytes(data[-_END : -_END + _NUMBER], "little")
-    return data[len(MAGIC) : start], data[start:-TRAILER]
+    for subset, same in groupby(sorted(rows, key=place), itemgetter("subset")):
+        ordered = [*same]
+        for first in range(0, len(ordered), MOST_ROWS):
+            some = ordered[first : first + MOST_ROWS]
+            greatest = [row["max_key"] for row in some if row.get("max_key") is not None]
+            unbounded, signed = len(some) - len(greatest), any(row.get("bounds_from") == SIGNED for row in some)
+            least = some[unbounded]["min_key"] if greatest else ""
+            yield TablePart(subset, len(some), unbounded, signed, least, max(greatest, default=""), []), some

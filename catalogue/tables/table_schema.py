@@ -6,45 +6,42 @@ from dataclasses import fields
 from functools import lru_cache
 from hashlib import blake2b
 
-import pyarrow as pa
-
 from catalogue.parquet.model import Column
 
-TABLE = pa.schema(
-    [
-        # Equal in all row groups of a file
-        ("path", pa.string()),
-        ("crawl", pa.string()),
-        ("subset", pa.string()),
-        ("version", pa.binary()),  # digest of the value of the store
-        ("file_size", pa.int64()),
-        ("footer_size", pa.int64()),
-        ("etag", pa.string()),
-        ("last_modified", pa.string()),
-        ("source", pa.string()),
-        ("taken", pa.string()),
-        ("file_num_rows", pa.int64()),
-        ("created_by", pa.string()),
-        ("file_codec", pa.string()),
-        ("schema", pa.string()),  # digest of encode_columns
-        ("utc_times", pa.bool_()),
-        ("has_page_index", pa.bool_()),
-        ("ordered", pa.bool_()),  # see Footer
-        ("file_min_key", pa.string()),
-        # Of a row group; null in the row of a file without row groups
-        ("row_group", pa.int32()),
-        ("num_rows", pa.int64()),
-        ("total_byte_size", pa.int64()),
-        ("total_compressed_size", pa.int64()),
-        ("file_offset", pa.int64()),
-        ("min_key", pa.string()),
-        ("max_key", pa.string()),
-        ("bounds_from", pa.string()),
-        ("first_fetch", pa.int64()),
-        ("last_fetch", pa.int64()),
-        ("footer_offset", pa.int32()),  # of the struct of the row group in the footer
-    ]
-)
+TABLE = {
+    # Equal in all row groups of a file
+    "path": "text",
+    "crawl": "text",
+    "subset": "text",
+    "version": "bytes",  # digest of the value of the store
+    "file_size": "int64",
+    "footer_size": "int64",
+    "etag": "text",
+    "last_modified": "text",
+    "source": "text",
+    "taken": "text",
+    "file_num_rows": "int64",
+    "created_by": "text",
+    "file_codec": "text",
+    "schema": "text",  # digest of encode_columns
+    "utc_times": "bool",
+    "has_page_index": "bool",
+    "ordered": "bool",  # see Footer
+    "file_min_key": "text",
+    # Of a row group; null in the row of a file without row groups
+    "row_group": "int32",
+    "num_rows": "int64",
+    "total_byte_size": "int64",
+    "total_compressed_size": "int64",
+    "file_offset": "int64",
+    "min_key": "text",
+    "max_key": "text",
+    "bounds_from": "text",
+    "first_fetch": "int64",
+    "last_fetch": "int64",
+    "footer_offset": "int32",  # of the struct of the row group in the footer
+}
+"""Kinds of the columns by name; see ``parquet/write_rows.py``."""
 REPEATED = [
     *("path", "crawl", "subset", "version", "etag", "last_modified", "source", "taken", "created_by", "file_codec"),
     *("schema", "file_min_key", "bounds_from"),

@@ -7,16 +7,15 @@ from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from catalogue.atomic_files import make_folder, room
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.errors import CatalogueError, DiskFailed
-from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import VALUES, listed_files, manifests, requested_subsets
-from catalogue.tables.crawl_table import CrawlTable, FileMetadata, StoredFooters
 from catalogue.tables.make_table import FooterRows, make_table
 from catalogue.tables.table_file import TableDamaged, TableFile, write_table
 from catalogue.tables.tables_state import (
@@ -29,6 +28,9 @@ from catalogue.tables.tables_state import (
     values_path,
     write_state,
 )
+
+if TYPE_CHECKING:
+    from catalogue.tables.crawl_table import FileMetadata
 
 _MANY = 1000
 """Files from which on it takes some seconds to decode all."""
@@ -177,9 +179,7 @@ class _Update:
                 found.values = self._write_values(crawl, old)
             return found, {name: schemas[name] for name in before.schemas}
         made = make_table(self._store, self._dataset, self._store.versions("files", files), old, self._decoded)
-        checksum = write_table(path, made.rows, made.schemas, state.store) if made.rows.num_rows else 0
-        paths = dict.fromkeys(made.rows.column("path").to_pylist())
-        groups = zip(*(made.rows.column(name).to_pylist() for name in ("subset", "row_group")), strict=True)
+        checksum = write_table(path, made.rows, made.schemas, state.store) if made.rows else 0
         values = self._write_values(crawl, TableFile(path)) if checksum else 0
         found = CrawlState(
             checksum,
@@ -187,8 +187,8 @@ class _Update:
             stored_indexes,
             made.gaps,
             schemas=[*made.schemas],
-            files=self._subsets(paths),
-            row_groups=dict(Counter(subset for subset, ordinal in groups if ordinal is not None)),
+            files=self._subsets(dict.fromkeys(row["path"] for row in made.rows)),
+            row_groups=dict(Counter(row["subset"] for row in made.rows if row.get("row_group") is not None)),
             undecodable=made.undecodable,
             values=values,
         )
@@ -198,14 +198,16 @@ class _Update:
         """Write the harvested values of a crawl, and return the checksum of the file; 0 without values."""
         if f"{VALUES}{crawl}" not in self._documents:
             return 0
+        from catalogue.query.key_intervals import ALL_KEYS
         from catalogue.tables.column_values import collect_values, dictionary_pages, write_values
+        from catalogue.tables.crawl_table import CrawlTable, StoredFooters
 
         rows = CrawlTable(table, StoredFooters(self._store), lambda: table)
         files = (file for subset in {part.subset for part in table.parts} for file in rows.files(subset, ALL_KEYS))
         pages = (page for file in files for page in dictionary_pages(self._with_indexes(file)))
         return write_values(values_path(self._folder, crawl), collect_values(pages, self._dataset))
 
-    def _with_indexes(self, file: FileMetadata) -> FileMetadata:
+    def _with_indexes(self, file: "FileMetadata") -> "FileMetadata":
         return replace(file, indexes=self._store.indexes(file.path, file.ordinals, file.stored).get)
 
     def _by_crawl(self, rows: Mapping[str, int]) -> dict[str, dict[str, int]]:

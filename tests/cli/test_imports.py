@@ -76,7 +76,7 @@ COMMANDS: list[list[tuple[tuple[str, ...], set[str]]]] = [
     [
         (("sql", "SELECT count(*) FROM files"), LISTS | SQL),
         (("crawls",), LISTS | SQL),
-        (("harvest", "--crawl", CRAWL), LISTS | {"numpy", "pyarrow", "filelock"} | SQL),
+        (("harvest", "--crawl", CRAWL), LISTS | {"filelock"} | SQL),
         (("harvest", "--crawl", CRAWL, "--refresh"), READS | {"filelock"} | SQL),
     ],
     [
