@@ -709,12 +709,6 @@ class Catalogue(ReprMixin):
 
         return connect(self.session, lake=lake)
 
-    def update(self) -> None:
-        """Update the metadata database from the store; every method that reads it does so first."""
-        from catalogue.metadata_db.refresh import refresh
-
-        refresh(self.session.writable_database(), self.session.store, self.session.dataset)
-
     def crawls(self, *, fetch: bool = False) -> pd.DataFrame:
         """Return every known crawl and how much of it is harvested; see the view ``crawls``.
 
@@ -896,7 +890,7 @@ class Catalogue(ReprMixin):
         if not store.exists() or not store.stat().st_size:  # an empty file would become a store
             yield "Nothing is harvested yet; call harvest()."
         elif not (self.path.exists() and self._is_fresh()):
-            yield "Recently harvested files are not in the database yet; the next query or update() adds them."
+            yield "Recently harvested files are not in the database yet; the next query adds them."
 
     def _is_fresh(self) -> bool:
         from catalogue.metadata_db.refresh import is_fresh

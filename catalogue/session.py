@@ -249,12 +249,15 @@ class Session:
     def database(self, *, indexes: bool = True) -> "Iterator[duckdb.DuckDBPyConnection]":
         """Open the updated metadata database; ``indexes``: with all stored page indexes, too."""
         from catalogue.metadata_db.connection import readable, reading
+
+        with readable(), reading(self.updated_database(indexes=indexes)) as connection:
+            yield connection
+
+    def updated_database(self, *, indexes: bool = True) -> Path:
+        """Return the path of the metadata database after an update, if that is necessary."""
         from catalogue.metadata_db.refresh import updated
 
-        with readable():
-            path = updated(self.writable_database(indexes=indexes), self.store, self.dataset, indexes=indexes)
-            with reading(path) as connection:
-                yield connection
+        return updated(self.writable_database(indexes=indexes), self.store, self.dataset, indexes=indexes)
 
     # Sources
 

@@ -272,7 +272,7 @@ def backfill(
             confirm(f"this takes {cost}", "set a --budget")
         with resumable():
             done = filling.run(budget=max_bytes)
-        catalogue.update()
+        catalogue.session.updated_database()
     complete = done.done == needed.files
     if json_:
         as_json(asdict(done) | {"files": needed.files, "complete": complete})

@@ -100,7 +100,7 @@ def sql(
             add_column_chunks(catalogue.session, chunks_of)
         text = _script() if statement in {None, "-"} else statement
         if text is None:
-            catalogue.update()
+            catalogue.session.updated_database()
             _shell(options, catalogue)  # does not return
         if not text.strip():
             raise QueryError('no SQL; add some, such as "from crawls", or none on a terminal to open a shell')

@@ -13,7 +13,7 @@ from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.export.ducklake_tables import backend_of
 from catalogue.metadata_db.connection import answerable, quoted
 from catalogue.metadata_db.connection import connect as open_database
-from catalogue.metadata_db.refresh import refresh, updated
+from catalogue.metadata_db.refresh import refresh
 from catalogue.query.literals import literal
 from catalogue.reports import crawl_names, sql_rows
 from catalogue.selection import select_stored
@@ -98,7 +98,7 @@ def connect(session: Session, *, lake: bool = False) -> duckdb.DuckDBPyConnectio
     """Return a read-only connection; see ``Catalogue.connect``."""
     if lake:
         return connect_for(session, "FROM cc.captures")
-    return open_database(updated(session.writable_database(), session.store, session.dataset))
+    return open_database(session.updated_database())
 
 
 def run_sql(session: Session, query: str) -> duckdb.DuckDBPyRelation:

@@ -187,9 +187,8 @@ def sample(arguments: models.SampleArguments, call: "Call") -> models.SampleAnsw
 def sql_metadata(arguments: models.SqlArguments, call: "Call") -> models.SqlAnswer:
     from catalogue.metadata_db.isolated_sql import run_isolated  # noqa: PLC0415 - imports DuckDB
 
-    call.catalogue.update()
     found = run_isolated(
-        call.session.database_path,
+        call.session.updated_database(),
         arguments.sql,
         rows=arguments.limit,
         characters=MAX_CHARACTERS,

@@ -188,10 +188,10 @@ def test_showing_a_catalogue_lists_contents_and_writes_nothing(
         forget(cat, files["path"][0])
         before = cat.path.read_bytes()
         assert texts(cat, "p")[1:] == [
-            "Recently harvested files are not in the database yet; the next query or update() adds them."
+            "Recently harvested files are not in the database yet; the next query adds them."
         ]
         assert cat.path.read_bytes() == before
-        cat.update()
+        cat.session.updated_database()
         assert texts(cat, "p")[1:] == []
 
 

@@ -30,7 +30,6 @@ def harvested_once(miniature: Miniature, tmp_path_factory: pytest.TempPathFactor
         with catalogue.open(folder / "data", settings=settings) as cat:
             cat.harvest(MODERN)
             cat.harvest(NEWEST, index="cdx")
-            cat.update()
         return folder / "data"
 
     return once(tmp_path_factory, "mcp", make)

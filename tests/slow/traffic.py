@@ -76,7 +76,6 @@ class _Steps:
         """Harvest everything, for the steps that need it, and export it as a snapshot."""
         with catalogue.open(self._everything, settings=Settings(source=str(self._mirror))) as cat:
             cat.harvest("all", subsets="all")
-            cat.update()
             cat.export_snapshot(self.folder.parent / _SNAPSHOT)
 
     def choose(self, random: Random) -> list[Step]:

@@ -50,7 +50,6 @@ def harvested_crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
     with LoopbackServer(folder / "mirror") as server:
         with catalogue.open(folder / "data", settings=Settings(source=server.url, cache=folder / "cache")) as cat:
             cat.harvest(CRAWL, pages=True)
-            cat.update()
         yield server, folder / "data"
 
 
