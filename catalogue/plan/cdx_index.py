@@ -61,6 +61,8 @@ _MOST_BLOCKS = 50_000
 """The same limit for a stored list, in blocks."""
 _BLOCK = 250_000
 """Estimated bytes of the blocks that have one key."""
+_WIDE = 0.005
+"""Share of a list that may cost more than a search: thousands of blocks."""
 
 
 AnyList: TypeAlias = StoredList | ClusterSearch
@@ -302,6 +304,8 @@ class CdxIndex:
             first.requests + more * later.requests + len(intervals) + blocks // MAX_READ,
             first.bytes + more * later.bytes + len(intervals) * _BLOCK + listed + blocks,
             first.requests + more * later.requests,
+            predictor.rough
+            and any(predictor.share(each.end) - predictor.share(each.start) > _WIDE for each in unknown),
         )
 
     def _blocks(self, query: ResolvedQuery) -> Iterator[PlannedBlocks]:

@@ -203,7 +203,9 @@ class ReadPlan(ReprMixin):
 
     @property
     def about(self) -> str:
-        """``about``, ``at most``, or empty if requests and bytes are exact."""
+        """``at least``, ``about``, ``at most``, or empty if requests and bytes are exact."""
+        if any(each.search and each.search.is_least for each in self.crawls):
+            return "at least "
         return "about " if self.estimated else "" if self.exact or not self.requests else "at most "
 
     @property
@@ -275,7 +277,8 @@ class ReadPlan(ReprMixin):
             yield f"this is an estimate: the query first fetches {what} ({needed})"
         if self.searched:
             crawls = plural(len(self.searched), "crawl")
-            yield f"this is an estimate: the query first searches for the right blocks in {crawls}"
+            what = "a minimum" if self.about == "at least " else "an estimate"
+            yield f"this is {what}: the query first searches for the right blocks in {crawls}"
 
     def choices(self) -> Iterator[str]:
         """Yield sentences about the chosen indexes, unless the query names one."""

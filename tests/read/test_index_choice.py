@@ -259,6 +259,15 @@ def test_large_sites_propose_a_harvest(tmp_path: Path) -> None:
     assert f"catalogue harvest --crawl {CRAWL}" in refused.err
 
 
+def test_plan_of_a_wide_pattern_without_a_list_is_a_minimum(whole_mirror: Path, tmp_path: Path) -> None:
+    asks = Command(tmp_path / "data", str(whole_mirror), tmp_path)
+    wide, site = (asks("plan", pattern, "--crawl", "latest").out for pattern in ("*.com", "*.example.com"))
+    assert "at least " in wide
+    assert "this is a minimum: the query first searches" in wide
+    assert "at least " not in site
+    assert "this is an estimate: the query first searches" in site
+
+
 @in_soak
 def test_all_crawls_are_priced_before_a_search(tmp_path: Path) -> None:
     crawls = [f"CC-MAIN-{year}-{week:02}" for year in range(2014, 2022) for week in range(5, 45, 4)]
