@@ -255,7 +255,7 @@ def test_large_sites_propose_a_harvest(tmp_path: Path) -> None:
     assert asks("plan", "example.com", *words).json()["crawls"][0]["why"] == "no footers are stored"
     refused = asks("query", "*", "--crawl", CRAWL)
     assert (refused.status, refused.out) == (2, "")
-    assert "too many blocks to read; run: catalogue" in refused.err
+    assert "too many blocks to read; add --harvest, or run: catalogue" in refused.err
     assert f"catalogue harvest --crawl {CRAWL}" in refused.err
 
 
