@@ -187,6 +187,11 @@ class PoliteSource:
                 self._wait(wait, last, until)
         raise last
 
+    @property
+    def ignores_suffixes(self) -> bool:
+        """Whether the host is known to answer requests for the end of a file with all of it."""
+        return self.limiter.state.ignores_suffixes
+
     def _note_honoured(self, requested: RequestedRange, response: Response) -> None:
         if len(response.body) < response.total_size:  # otherwise the complete file may have been sent
             self.honoured_suffixes |= isinstance(requested, SuffixRange)
@@ -320,7 +325,7 @@ def get_tail(source: PoliteSource, path: str, length: int) -> Response:
     CloudFront may answer a suffix range with the complete file, and others refuse it. For such hosts, a request for the
     first byte tells the file size, and a second one has an explicit range.
     """
-    ignores_suffixes = source.limiter.state.ignores_suffixes
+    ignores_suffixes = source.ignores_suffixes
     file_size = None
     if not ignores_suffixes:
         try:

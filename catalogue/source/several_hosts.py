@@ -97,6 +97,10 @@ class SeveralHosts(PoliteSource):
         return sum(each.connections for each in self.hosts_of())
 
     @property
+    def ignores_suffixes(self) -> bool:
+        return all(each.ignores_suffixes for each in self.hosts_of())
+
+    @property
     def requests(self) -> int:
         return sum(each.requests for each in self.hosts_of())
 

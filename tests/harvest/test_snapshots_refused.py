@@ -209,7 +209,9 @@ def test_survives_mutated_files(exported: Path, place: Path, empty: Catalogue) -
         position = (number * len(data)) // mutations
         changed = data[:position] + bytes([data[position] ^ (1 + position % 255)]) + data[position + 1 :]
         replace_file(place, partial(Path.write_bytes, data=changed))
-        refused(empty, place, "nothing of it was stored", compare=0)
+        refused(
+            empty, place, "nothing of it was stored", compare=100
+        )  # another name of a file is found at the source alone
 
 
 # ---- the values ----
