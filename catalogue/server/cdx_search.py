@@ -90,7 +90,7 @@ class CdxSearch:
                 for start in range(0, batch.num_rows, _BATCH_ROWS):
                     piece = batch.slice(start, _BATCH_ROWS)
                     lines = lines_of(rows_before(piece, last, request) if last else piece)
-                    if not where and len(every) <= _MAX_KEPT:
+                    if not where and not last and len(every) <= _MAX_KEPT:
                         every.extend(lines)
                     yield lines
 
@@ -107,7 +107,7 @@ class CdxSearch:
                     f"{request.url} has more than {_MAX_ROWS:,} captures that cannot be divided into pages; "
                     "use a smaller limit=, a narrower url=, or: catalogue query"
                 )
-        if not where and len(every) <= _MAX_KEPT:
+        if not where and not last and len(every) <= _MAX_KEPT:
             self._memory.keep_lines(self.state, self.crawl, intervals, sorted(every))
         return order_lines(found, request)
 

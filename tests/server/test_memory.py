@@ -4,12 +4,14 @@ import random
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import cycle
 from pathlib import Path
 from urllib.parse import urlencode
 
+import pyarrow as pa
 import pytest
-from hypothesis import settings
+from hypothesis import settings as hypothesis_settings
 
 import catalogue
 from catalogue.cdx.blocks import Block
@@ -21,8 +23,9 @@ from catalogue.settings import Settings
 from catalogue.surt import EVERYTHING
 from tests.server.conftest import INDEXES, requests
 from tests.support.amounts import in_part, in_soak
+from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import FaultServer
-from tests.support.serving import Answer, get, running, serving
+from tests.support.serving import Answer, get, harvested_in_part, running, serving
 
 
 @pytest.fixture(scope="module", params=INDEXES)
@@ -60,7 +63,7 @@ def test_answers_are_the_same_bytes(servers: tuple[str, str, str], crawl_and_url
     chance = random.Random(27)
     asked = [
         f"/{crawl}-index?{urlencode(words | options)}"
-        for words, options in zip(requests(urls, settings().max_examples // 2), cycle(OPTIONS), strict=False)
+        for words, options in zip(requests(urls, hypothesis_settings().max_examples // 2), cycle(OPTIONS), strict=False)
     ]
     for path in chance.sample(asked, len(asked)) + chance.choices(asked, k=len(asked) // 2):
         expected, *others = (shown(get(address, path)) for address in servers)
@@ -179,3 +182,17 @@ def test_long_keys_count() -> None:
         if memory.page("", "x", parse_request([("url", f"example.com/{number}" + "a" * 30_000)]))
     ]
     assert 0 < len(kept) < 10
+
+
+@pytest.mark.parametrize("options", ["", "&sort=reverse", "&closest=2022", "&filter==status:200"])
+def test_limited_requests_change_no_later_answer(options: str, settings: Settings, tmp_path: Path) -> None:
+    """A limit ends the conversion of rows to lines early, which are more than are converted together."""
+    keys = [f"com,example)/{number:05}" for number in range(20_000)]
+    times = pa.array([datetime(2022, 8, 8, tzinfo=UTC)] * len(keys), pa.timestamp("ms"))
+    mirror = crawl_of(tmp_path / "mirror", table(keys, fetch_time=times))
+    harvested_in_part(tmp_path / "data", replace(settings, source=str(mirror)), CRAWL)
+    with serving(tmp_path / "data", replace(settings, source=str(mirror))) as address:
+        path = f"/{CRAWL}-index?url=example.com/*&output=text&fl=urlkey"
+        for _ in range(2):  # the first one changes the store
+            assert get(address, f"{path}&limit=5{options}").text.count("\n") == 5
+        assert get(address, path).text.splitlines() == keys
