@@ -130,7 +130,7 @@ def _find(service: Service, name: str, query: CdxRequest, session: Session) -> _
     crawl = service.crawls.find(session, name)
     if not query.counts_pages and _is_outside(crawl, query):
         return _FoundPage(crawl.id, ResultPage())
-    search = CdxSearch(session, crawl.id, service.memory)
+    search = CdxSearch(session, crawl.id, service.memory, only_stored=service.harvester is not None)
     page = search.find_page(query)
     service.memory.keep_crawl(search.state, crawl)
     if query.counts_pages or not page.parts:

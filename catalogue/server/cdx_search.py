@@ -13,9 +13,10 @@ from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.blocks import Block, inflate_blocks
 from catalogue.cdx.lines import lines_of, time_of
+from catalogue.cdx.list_search import ClusterSearch
 from catalogue.cdx.rows import written_lines
 from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.errors import TooExpensive
+from catalogue.errors import NotHarvested, TooExpensive
 from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
 from catalogue.query.key_intervals import Intervals, KeyIntervals
@@ -48,14 +49,16 @@ _MAX_KEPT = 50_000
 class CdxSearch:
     """Searches of a crawl; what they find is kept in memory. For one thread."""
 
-    def __init__(self, session: Session, crawl: str, memory: Memory) -> None:
+    def __init__(self, session: Session, crawl: str, memory: Memory, *, only_stored: bool = False) -> None:
+        """Open; ``only_stored`` refuses crawls of which nothing is stored, instead of searching their lists."""
         self.crawl = crawl
         self._session = session
         self._memory = memory
+        self._only_stored = only_stored
         self.state = session.store.state()
 
     def find_page(self, request: CdxRequest) -> ResultPage:
-        """Find the requested page; it may fetch page indexes, and read a capture to count pages."""
+        """Find the requested page; it may fetch page indexes, search the list of blocks, and read a capture."""
         page = self._memory.page(self.state, self.crawl, request)
         if page is None:
             page = self._find_page(request)
@@ -150,7 +153,7 @@ class CdxSearch:
         (columnar,) = found.question.columnar() or (None,)
         blocks: Sequence[ResultBlock] = ()
         if columnar is None:
-            blocks = self._cut_by_list(request)
+            blocks = self._cut_by_list(request, found)
         elif columnar.scope.missing or (
             columnar.scope.candidates and (request.counts_pages or self._has_candidates(request))
         ):
@@ -168,17 +171,34 @@ class CdxSearch:
         # To sort by distance from a time, all of a page is needed.
         parts = [page] if request.closest and page else pages_of(page, _PART_BLOCKS)
         read = tuple(merge(interval for block in part for interval in block.intervals) for part in parts)
-        missing = columnar.scope.missing if columnar else ()
+        missing = self._missing(found) if columnar and columnar.scope.missing else ()
         return ResultPage(len(pages), sum(block.size for block in blocks), read, missing)
 
-    def _cut_by_list(self, request: CdxRequest) -> Sequence[ResultBlock]:
-        """Cut a result by the stored list of blocks, where no footers are stored; empty if there are no blocks."""
+    def _missing(self, found: Captures) -> tuple[str, ...]:
+        """Return what is missing where not all footers are stored: nothing, if there is a CDX index."""
+        try:
+            return tuple(found.fetch_indexes().missing)
+        except NotHarvested:  # too many blocks for one query, but not for the parts of a page
+            return ()
+
+    def _cut_by_list(self, request: CdxRequest, captures: Captures) -> Sequence[ResultBlock]:
+        """Cut a result by the list of blocks, where no footers are stored; empty if there are no blocks."""
         intervals = request.pattern.intervals
         if request.pattern.match is Match.EXACT:
             return [ResultBlock(intervals, 1)]
-        listed = self._session.block_lists.get(self.crawl)
-        if not isinstance(listed, StoredList) or sum(map(listed.count, intervals)) > _MAX_LISTED:
-            raise TooExpensive(f"{request.url} has too many captures; use a narrower url=, or: catalogue query")
+        lists = self._session.block_lists
+        too_expensive = TooExpensive(f"{request.url} has too many captures; use a narrower url=, or: catalogue query")
+        try:
+            if not isinstance(lists.get(self.crawl), StoredList):
+                captures.fetch_indexes()
+        except NotHarvested as error:
+            listed = lists.get(self.crawl)
+            if isinstance(listed, ClusterSearch) and listed.lines:
+                raise too_expensive from error
+            raise  # there is no list
+        listed = lists.get(self.crawl)
+        if listed is None or (isinstance(listed, StoredList) and sum(map(listed.count, intervals)) > _MAX_LISTED):
+            raise too_expensive
         found = []
         for interval in intervals:
             part = listed.find(interval)
@@ -201,11 +221,12 @@ class CdxSearch:
         """Run a query of the crawl.
 
         Raises:
-            NotHarvested: if neither footers nor the list of blocks are stored.
+            NotHarvested: if there is no CDX index, and no footers are stored.
         """
         session = self._session
-        stored = {*session.metadata().crawls, *session.block_lists.stored}
-        return run_query(session, query, Selection(tuple(select_stored(session, self.crawl, stored, SUBSETS)), SUBSETS))
+        if self._only_stored:
+            select_stored(session, self.crawl, {*session.metadata().crawls, *session.block_lists.stored}, SUBSETS)
+        return run_query(session, query, Selection((self.crawl,), SUBSETS))
 
     def _has_candidates(self, request: CdxRequest) -> bool:
         if not (request.first or request.last):

@@ -7,9 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from shutil import copytree, rmtree
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
+import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import Busy
@@ -31,22 +34,68 @@ READING_PATHS = (
 PATHS = (*READING_PATHS, "/api/plan?url=example.com/*&crawl={}", "/api/row_groups?crawl={}")
 
 
-def test_missing_crawl_is_404_with_a_hint(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def without_cdx(mirror: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of a source without CDX indexes, which would complete answers."""
+    copy = copytree(mirror, tmp_path_factory.mktemp("columnar") / "mirror")
+    rmtree(copy / "cc-index/collections", ignore_errors=True)
+    return replace(settings, source=str(copy))
+
+
+def test_missing_crawl_without_a_cdx_index_is_404(
+    without_cdx: Settings, whole_crawls: list[str], tmp_path: Path
+) -> None:
     stored, other = whole_crawls[:2]
-    harvested_in_part(tmp_path, settings, stored, "all")
-    with serving(tmp_path, settings) as address:
+    harvested_in_part(tmp_path, without_cdx, stored, "all")
+    with serving(tmp_path, without_cdx) as address:
         answer = get(address, f"/{other}-index?url=example.com/*")
-        command = f"{other} is not harvested yet; run: catalogue harvest --crawl {other} --subset all"
-        assert (answer.status, answer.json) == (404, {"message": f"No Captures found for: example.com/; {command}"})
-        assert answer.headers["catalogue-incomplete"] == command
+        why = f"{other} is not harvested, and the source has no CDX index of it"
+        assert answer.status == 404
+        assert answer.json["message"].startswith(f"No Captures found for: example.com/; {why}")
+        assert answer.headers["catalogue-incomplete"].startswith(why)
         answer = get(address, f"/{other}-index?url=example.com/*&page=1")
         assert (answer.status, answer.json["message"]) == (400, "Page 1 invalid: First Page is 0, Last Page is 0")
         answer = get(address, f"/{other}-index?url=example.com/*&showNumPages=true")
         assert (answer.status, answer.text) == (200, '{"pages": 0, "pageSize": 5, "blocks": 0}')
-        assert answer.headers["catalogue-incomplete"] == command
+        assert answer.headers["catalogue-incomplete"].startswith(why)
         answer = get(address, f"/{other}-index?url=example.com/*&to=2008")
         assert "catalogue-incomplete" not in answer.headers  # it was fetched later
         assert get(address, f"/{stored}-index?url=example.com/*").status == 200
+
+
+STORED: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "footers of warc": {"index": "columnar"},
+    "all footers": {"subsets": "all", "index": "columnar"},
+    "list of blocks": {"index": "cdx"},
+    "footers of warc and list of blocks": {"index": "both"},
+}
+
+
+def test_what_is_stored_changes_no_answer(
+    whole_mirror: Path, crawl_and_urls: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    (crawl, urls), answers = crawl_and_urls, dict[str, list[tuple[int, list[str]]]]()
+    hosts = sorted({url.split("/")[2] for url in urls})
+    patterns = [*urls[:: len(urls) // 4], *(f"{host}/*" for host in hosts[::9]), f"*.{hosts[1]}", "*.nowhere.example"]
+    for name, words in STORED.items():
+        chosen = Settings(source=str(whole_mirror), cache=tmp_path / name / "cache")
+        with catalogue.open(tmp_path / name / "data", settings=chosen) as cat:
+            if words:
+                cat.harvest(crawl, **words)
+        found = answers[name] = []
+        with serving(tmp_path / name / "data", chosen, strict=True) as address:
+            for pattern in patterns:
+                path = f"/{crawl}-index?{urlencode({'url': pattern})}&pageSize=100"
+                for more in ("", "&filter==status:404", "&limit=3&sort=reverse"):
+                    answer = get(address, path + more)
+                    assert "catalogue-incomplete" not in answer.headers
+                    found.append((answer.status, answer.lines))
+                pages = get(address, path + "&showNumPages=true").json["pages"]
+                assert (pages > 0) is (found[-3][0] == 200)
+    assert any(status == 200 for status, _ in answers["nothing"])
+    for name in STORED:
+        assert answers[name] == answers["nothing"], name
 
 
 @in_soak
@@ -65,9 +114,9 @@ def test_latest_is_the_newest_listed_crawl(settings: Settings, whole_crawls: lis
         assert message == "there is no crawl all; see /collinfo.json"
 
 
-def test_incomplete_answers_have_a_header(settings: Settings, crawl: str, tmp_path: Path) -> None:
-    harvested_in_part(tmp_path, settings, crawl)
-    with serving(tmp_path, settings) as address:
+def test_incomplete_answers_have_a_header(without_cdx: Settings, crawl: str, tmp_path: Path) -> None:
+    harvested_in_part(tmp_path, without_cdx, crawl)
+    with serving(tmp_path, without_cdx) as address:
         for more in ("", "&showNumPages=true", "&filter==status:299"):
             answer = get(address, f"/{crawl}-index?url=example.com/*{more}")
             assert f"files of {crawl}, crawldiagnostics, are not harvested" in answer.headers["catalogue-incomplete"]
