@@ -429,7 +429,9 @@ class Catalogue(ReprMixin):
 
         Conditions on ``url_surtkey``, ``url``, hosts and domains select keys, those on ``crawl``, ``subset`` and
         ``fetch_time`` select files, and others on text and integers are compared before further columns are read.
-        Polars applies all conditions to the rows. Each ``collect`` reads again, and warns of incomplete results::
+        Polars applies all conditions to the rows. Each ``collect`` reads again, and warns of incomplete results. Rows
+        with the same key and time are in the order of the columns that are read: before ``head`` or ``unique``, select
+        those that decide::
 
             pages = cat.scan(crawls="2022-05").filter(
                 pl.col("url_host_registered_domain") == "example.com", pl.col("fetch_status") == 200
@@ -442,7 +444,8 @@ class Catalogue(ReprMixin):
             max_requests: limit of one ``collect``.
             max_bytes: limit of one ``collect``.
             query: see ``captures``, without ``limit``, ``unique`` and ``latest``, for which polars has ``head`` and
-                ``unique``; columns are by default all that the index has.
+                ``unique``; columns are by default all where the footers of all crawls and subsets are stored, and
+                else those of the CDX index.
 
         Raises:
             QueryError: if the query is invalid, crawls are not harvested, or polars is not installed; also when it is

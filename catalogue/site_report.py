@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +26,7 @@ from catalogue.surt import parse_pattern
 _COLUMNS = ("fetch_time", "fetch_status", "content_mime_detected", "content_languages")
 _NOT_MODIFIED = 304
 _REDIRECT = 3
+_ROBOTS_FILE = "/robots.txt"
 UNKNOWN = "unknown"
 
 
@@ -48,7 +50,7 @@ class SiteReport(ReprMixin):
     languages: dict[str, int]
     """Pages by language (ISO 639-3); a page may have several."""
     robots_txt: Page | None
-    """The newest archived robots.txt of the host."""
+    """The newest archived robots.txt of the host; None if its captures redirect to other pages."""
     missing: tuple[str, ...]
     """Sentences about what could not be read; if any, the report may be incomplete."""
 
@@ -160,7 +162,9 @@ def _ends(batch: pa.RecordBatch) -> list[datetime | None]:
 
 def _archived_robots(session: Session, host: str, crawl: str) -> tuple[Page | None, str | None]:
     try:
-        return get_page(session, f"https://{host}/robots.txt", crawls=crawl), None
+        page = get_page(session, f"https://{host}/robots.txt", crawls=crawl)
+        # Many hosts redirect files that they do not have to their home page.
+        return page if urlsplit(page.url).path == _ROBOTS_FILE else None, None
     except NotArchived:
         return None, None
     except SourceError as error:

@@ -21,7 +21,7 @@ from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import schema_of
 from catalogue.read.streams import in_turns
 from catalogue.scan.pushdown import Pushdown, push_down
-from catalogue.selection import select
+from catalogue.selection import Selection, select
 from catalogue.session import Session
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,14 +52,22 @@ def scan(session: Session, query: Query, budget: ScanBudget) -> pl.LazyFrame:
     for name, given in (("limit", query.limit is not None), ("unique", query.unique), ("latest", query.latest)):
         if given:
             raise QueryError(f"scan has no parameter {name}; use {_OF_POLARS[name]} of its LazyFrame instead")
-    select(session, query)  # raises an error for invalid crawls now, instead of when rows are collected
-    known = known_columns(session)
+    selection = select(session, query)  # raises an error for invalid crawls before rows are collected
     if query.columns is None:
-        is_cdx = session.dataset == COMMON_CRAWL and {*known} == {*COLUMNS}
-        query = replace(query, columns=COLUMNS if is_cdx else ("*",))
-    resolved, _ = resolve(query, session.dataset, known)
+        query = replace(query, columns=("*",) if _have_footers(session, selection) else COLUMNS)
+    resolved, _ = resolve(query, session.dataset, known_columns(session))
     source = _Source(session, query, schema_of(resolved, resolved.columns), budget)
     return register_io_source(source.frames, schema=source.empty.schema, validate_schema=True, is_pure=True)
+
+
+def _have_footers(session: Session, selection: Selection) -> bool:
+    """Return whether the columnar index can answer completely, so that there are all of its columns."""
+    if session.dataset != COMMON_CRAWL:
+        return True
+    shown, subsets = session.metadata() if session.store_path.exists() else None, selection.subsets
+    return shown is not None and all(
+        shown.answers(crawl, subsets) and not shown.missing(crawl, subsets) for crawl in selection.crawls
+    )
 
 
 class _Source:
@@ -81,18 +89,19 @@ class _Source:
         self, columns: list[str], predicate: pl.Expr | None, limit: int | None
     ) -> Generator[pl.DataFrame, None, None]:
         yield self.empty.select(columns)
+        # Polars means the predicate of the first rows, if it passes both.
+        pushed_down = predicate if limit is None else None
         needed = dict.fromkeys([*columns, *(predicate.meta.root_names() if predicate is not None else ())])
-        pushed = push_down(predicate, self._schema, self._session.dataset)
+        pushed = push_down(pushed_down, self._schema, self._session.dataset)
         query = self._narrowed(replace(self._query, columns=tuple(needed)), pushed)
         if query is None or limit == 0:
             return
-        captures = find_captures(self._session, query if predicate is not None else replace(query, limit=limit))
+        captures = find_captures(self._session, replace(query, limit=limit))
         with closing(self._batches(captures)) as batches:
             left = limit
             for batch in batches:
-                frame = pl.DataFrame(batch)
-                frame = (frame if predicate is None else frame.filter(predicate)).select(columns).slice(0, left)
-                yield frame
+                frame = pl.DataFrame(batch).slice(0, left)
+                yield (frame if predicate is None else frame.filter(predicate)).select(columns)
                 if left is not None and (left := left - frame.height) <= 0:
                     return
 

@@ -11,6 +11,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
 from tests.support.commands import Command
+from tests.support.page_crawls import NEWER, write_crawl
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,23 @@ def test_counts_are_those_of_a_scan_whatever_is_stored(
     }
     assert sum(first["types"].values()) == first["pages"]
     assert first["first_fetch"] < first["last_fetch"]
+
+
+def test_redirects_of_robots_txt_are_followed_to_robots_txt_alone(tmp_path: Path) -> None:
+    robots, www, time = "https://{}.example/robots.txt", "https://www.{}.example/robots.txt", "20240520000000"
+    write_crawl(
+        tmp_path,
+        NEWER,
+        (robots.format("one"), time, www.format("one")),
+        (www.format("one"), time, ""),
+        (robots.format("two"), time, "https://www.two.example/"),
+        ("https://www.two.example/", time, ""),
+        (robots.format("three"), time, www.format("three").replace("robots", "gone")),
+    )
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+        reports = [cat.site(f"{name}.example", crawl=NEWER) for name in ("one", "two", "three")]
+    assert [report.robots.get("301") for report in reports] == [1, 1, 1]
+    assert [report.robots_txt and report.robots_txt.url for report in reports] == [www.format("one"), None, None]
 
 
 def test_cost_is_approved_before_anything_is_read(harvested: Catalogue, crawl: str) -> None:

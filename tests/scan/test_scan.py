@@ -295,3 +295,30 @@ print(lazy.filter(pl.col("fetch_status") == 200).head(3).collect(engine="streami
 def test_process_ends_normally_while_polars_reads_ahead(harvested_data: Path, mirror: Path) -> None:
     ran = run([sys.executable, "-c", EARLY, harvested_data, mirror], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "3\n", "")
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_conditions_after_head_select_among_the_first_rows(engine: Any, counted: Counted) -> None:
+    lazy, is_https = counted.scan(), pl.col("url").str.starts_with("https")
+    first = lazy.head(40).collect(engine=engine)
+    expected = first.filter(is_https)
+    assert 0 < len(expected) < 40
+    assert lazy.head(40).filter(is_https).collect(engine=engine).equals(expected)
+    assert lazy.head(40).filter(is_https).head(3).collect(engine=engine).equals(expected.head(3))
+    counted_rows = lazy.head(40).filter(is_https).select(pl.len())
+    assert counted_rows.collect(engine=engine).item() == len(expected)
+
+
+def test_a_harvest_of_some_subsets_makes_no_scan_an_error(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
+    chosen = Settings(source=str(whole_mirror), cache=tmp_path / "cache")
+    counts = []
+    for subsets in ((), "warc", "all"):
+        with catalogue.open(tmp_path / f"data {subsets}", settings=chosen) as cat:
+            if subsets:
+                cat.harvest(crawl, subsets=subsets)
+            lazy = cat.scan("*.example.com", crawls=crawl, subsets="all")
+            counts.append(lazy.select(pl.len()).collect().item())
+            assert len(lazy.filter(pl.col("fetch_status") == 200).collect()) < counts[-1]
+            assert (len(lazy.collect_schema()) == len(COLUMNS)) is (subsets != "all")
+    assert counts[0] > 0
+    assert counts == counts[:1] * 3

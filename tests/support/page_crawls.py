@@ -28,6 +28,7 @@ def write_crawl(folder: Path, crawl: str, *captures: tuple[str, str, str]) -> No
         date = f"{datetime.strptime(time, '%Y%m%d%H%M%S').replace(tzinfo=UTC):%Y-%m-%dT%H:%M:%SZ}"
         member = gzip.compress(warc(f"<p>{url} {time}</p>".encode(), head=head, WARC_Target_URI=url, WARC_Date=date))
         subset = "warc" if status == "200" else "crawldiagnostics"
+        subset = "robotstxt" if url.endswith("/robots.txt") else subset
         path = f"crawl-data/{crawl}/segments/1/{subset}/{number}.warc.gz"
         fields = {"status": status, "redirect": redirect or None, "mime": None}
         archived.append(Archived(member, url, path, fields=fields, time=time))
