@@ -17,7 +17,7 @@ from starlette.datastructures import QueryParams
 
 from catalogue.captures import Captures
 from catalogue.commoncrawl.capture import format_timestamp
-from catalogue.commoncrawl.crawls import AUTO, STORED, select_subsets
+from catalogue.commoncrawl.crawls import AUTO, STORED, SUBSETS, select_subsets
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
@@ -26,7 +26,7 @@ from catalogue.query.filters import Filters, time_bounds
 from catalogue.query.parameters import Interface, one_of, parameters_of
 from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
-from catalogue.selection import select
+from catalogue.selection import select, subsets_of
 from catalogue.server.responses import check_memory
 from catalogue.session import Session
 from catalogue.surt import Match, parse_pattern
@@ -124,6 +124,9 @@ class Form:
         pairs += [("filter", _cdx_filter("mime-detected", filters.mime, r"\*", ".*"))] if filters.mime else []
         if filters.lang:
             pairs.append(("filter", rf"~languages:(.*,)?({'|'.join(filters.lang)})(,.*)?$"))
+        subsets = subsets_of([self["subset"]] if self["subset"] else (), filters.status, [self["url"]])
+        if others := [subset for subset in SUBSETS if subset not in subsets]:
+            pairs.append(("filter", rf"!~filename:.*/({'|'.join(others)})/.*"))
         pairs.append(("limit", self["limit"] or str(DEFAULT_LIMIT)))
         return f"/{crawl}-index?{urlencode([(name, value) for name, value in pairs if value])}"
 

@@ -95,6 +95,14 @@ def test_shows_more_in_another_order_and_in_the_cdx_api(site: str, crawl: str) -
     ]
 
 
+@pytest.mark.parametrize("given", [{}, {"subset": "all"}, {"subset": "crawldiagnostics"}, {"status": "404"}])
+def test_json_lines_are_the_captures_of_the_page(given: dict[str, str], site: str, crawl: str) -> None:
+    root = page(search(site, url="*.example.com", crawl=crawl, limit=1000, **given))
+    links = {link.text: link.attrs["href"] for link in root.one("main").all("a")}
+    lines = get(site, links["As JSON lines"]).lines
+    assert len(lines) == len(rows(root)) > 0
+
+
 @in_soak
 def test_pages_are_complete(site: str, crawl: str) -> None:
     every = rows(page(search(site, url="example.com/*", crawl=crawl, limit=36)))
