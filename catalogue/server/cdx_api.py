@@ -128,10 +128,13 @@ def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _FoundPag
 
 def _find(service: Service, name: str, query: CdxRequest, session: Session) -> _FoundPage:
     crawl = service.crawls.find(session, name)
-    if not query.counts_pages and _is_outside(crawl, query):
+    is_outside = not query.counts_pages and _is_outside(crawl, query)
+    if is_outside and not query.page:
         return _FoundPage(crawl.id, ResultPage())
     search = CdxSearch(session, crawl.id, service.memory, only_stored=service.harvester is not None)
-    page = search.find_page(query)
+    page = ResultPage() if is_outside else search.find_page(query)
+    if query.page and not page.parts:  # pages are counted without times, as pywb does
+        page = replace(search.find_page(replace(query, counts_pages=True)), parts=())
     service.memory.keep_crawl(search.state, crawl)
     if query.counts_pages or not page.parts:
         return _FoundPage(crawl.id, page)

@@ -93,6 +93,10 @@ def test_what_is_stored_changes_no_answer(
                     found.append((answer.status, answer.lines))
                 pages = get(address, path + "&showNumPages=true").json["pages"]
                 assert (pages > 0) is (found[-3][0] == 200)
+                for times in ("&from=2099", "&from=2022090100&to=2022090101"):  # of no capture
+                    counted = get(address, f"{path}{times}&showNumPages=true").json["pages"]
+                    statuses = [get(address, f"{path}{times}&page={page}").status for page in range(counted + 1)]
+                    assert statuses == [404] * max(1, counted) + [400] * (counted > 0)
     assert any(status == 200 for status, _ in answers["nothing"])
     for name in STORED:
         assert answers[name] == answers["nothing"], name
