@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -231,7 +231,12 @@ class Session:
         known, store = self._snapshot, self.store
         if not (known and known.tables.shows(store, indexes=indexes)):
             known = self._snapshot = StoredCrawls.open(
-                self.writable_tables(), store, self.dataset, indexes=indexes, notify=self.notify
+                self.writable_tables(),
+                store,
+                self.dataset,
+                indexes=indexes,
+                notify=self.notify,
+                writable=lambda: self.writable_tables(changes=True),
             )
         return known
 
@@ -239,11 +244,13 @@ class Session:
         """Open the tables again when they are used next, because they show more of the same stored files."""
         self._snapshot = None
 
-    def writable_tables(self) -> Path:
+    def writable_tables(self, *, changes: bool = False) -> Path:
         """Return the folder of the tables; see ``usable_folder``."""
         from catalogue.tables.stored_crawls import usable_folder
 
-        return usable_folder(self.data, self.store, self.dataset, lambda: self.temporary_folder, self.notify)
+        return usable_folder(
+            self.data, self.store, self.dataset, lambda: self.temporary_folder, self.notify, changes=changes
+        )
 
     @contextmanager
     def database(self, *, indexes: bool = True) -> "Iterator[duckdb.DuckDBPyConnection]":
@@ -408,8 +415,5 @@ class Session:
     @contextmanager
     def reporting(self, report: Report | None, unit: str) -> Iterator[Report]:
         """Yield ``report``, or else a progress bar that counts ``unit``."""
-        if report:
-            yield report
-        else:
-            with self.bars(unit) as bar:
-                yield bar
+        with nullcontext(report) if report else self.bars(unit) as found:
+            yield found

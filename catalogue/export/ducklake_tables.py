@@ -22,7 +22,7 @@ from pathlib import Path
 
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked
-from catalogue.metadata_db.connection import quoted
+from catalogue.metadata_db.connection import quoted, writable
 from catalogue.metadata_db.refresh import STORAGE_VERSION
 from catalogue.store.locks import locked
 
@@ -321,9 +321,9 @@ def _copied(path: Path, copy: Path, backend: str, *, empty: bool) -> Iterator[Da
             yield Database(connection, empty)
             connection.execute("COMMIT")
     else:
-        with duckdb.connect(config={"python_enable_replacements": "false"}) as db:
+        with writable(copy) as place, duckdb.connect(config={"python_enable_replacements": "false"}) as db:
             how = f"RECOVERY_MODE NO_WAL_WRITES, STORAGE_VERSION '{STORAGE_VERSION}'"
-            db.execute(f"ATTACH {quoted(copy)} AS lake ({how})")
+            db.execute(f"ATTACH {quoted(place)} AS lake ({how})")
             if not empty:
                 db.execute(f"ATTACH {quoted(path)} AS original (READ_ONLY)")
                 db.execute("COPY FROM DATABASE original TO lake")

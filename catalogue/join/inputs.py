@@ -20,7 +20,7 @@ from catalogue.atomic_files import open_file
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
 from catalogue.parquet.arrow_arrays import binaries
-from catalogue.query.literals import literal
+from catalogue.query.literals import file_literal, literal
 
 Input: TypeAlias = Any
 """Path of a file; or captures, an Arrow table, a DataFrame or column of pandas or polars, or texts."""
@@ -37,6 +37,8 @@ _BATCH = 1 << 16
 _PARQUET_ROWS, _PARQUET_BUFFER = 1 << 14, 1 << 20
 _LONGEST = 16 << 20
 """Bytes of a row of CSV or JSON."""
+_PLAIN = "hive_partitioning = false"
+"""An option against columns of values in the names of folders, such as ``url=...``."""
 _SHOWN = 300
 
 
@@ -222,14 +224,15 @@ def _guarded(path: Path, batches: Iterable[pa.RecordBatch], *kinds: type[Excepti
 def _reader_of(path: Path, file: BinaryIO, on: str | None) -> str | None:
     start = file.read(len(_PARQUET))
     file.seek(0)
-    name = literal(plain_name(path))
+    name = file_literal(path)
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in {".gz", ".zst"}]
     kind = suffixes[-1] if suffixes else ""
     if kind == ".parquet":
         raise QueryError(f"{path} is not a Parquet file; its first bytes are {start!r}")
     packed = "gzip" if start.startswith(_GZIP) else "zstd" if start == _ZSTD else "uncompressed"
     if kind in _JSON:
-        return f"read_json({name}, compression = '{packed}', sample_size = -1, maximum_object_size = {_LONGEST})"
+        options = f"sample_size = -1, maximum_object_size = {_LONGEST}, {_PLAIN}"
+        return f"read_json({name}, compression = '{packed}', {options})"
     if kind not in _DELIMITERS:
         return None
     with _unzipped(file) as lines:
@@ -244,12 +247,7 @@ def _reader_of(path: Path, file: BinaryIO, on: str | None) -> str | None:
     columns = ", ".join(f"{literal(each.strip())}: 'VARCHAR'" for each in names)
     dialect = f"delim = {literal(delimiter)}, quote = '\"', escape = '\"', max_line_size = {_LONGEST}"
     options = f"auto_detect = false, header = true, {dialect}, compression = '{packed}', columns = {{{columns}}}"
-    return f"read_csv({name}, {options})"
-
-
-def plain_name(path: Path) -> str:
-    """Escape ``*``, ``?`` and ``[`` of a name for DuckDB."""
-    return "".join(f"[{char}]" if char in "*?[" else char for char in str(path))
+    return f"read_csv({name}, {options}, {_PLAIN})"
 
 
 @contextmanager

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 from catalogue.atomic_files import named, room, sync
 from catalogue.errors import DiskFailed, QueryError
 from catalogue.formatting import first_paragraph, plural
-from catalogue.join.inputs import OpenInput, plain_name
+from catalogue.join.inputs import OpenInput
 from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW, BatchWriter, same_as_keys
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
 from catalogue.parquet.arrow_arrays import binaries, booleans, flags, joined, positions, sorted_pieces, texts_of_keys
-from catalogue.query.literals import literal
+from catalogue.query.literals import file_literal, literal
 from catalogue.surt import Match
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _inorder(parsing: ParsedInput, waiting: list[pa.RecordBatch], rows: int) -> 
 
 
 def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, rows: int) -> pa.RecordBatchReader:
-    file = f"read_parquet({literal(plain_name(path))}, hive_partitioning = false)"
+    file = f"read_parquet({file_literal(path)}, hive_partitioning = false)"
     query = f"FROM {file} ORDER BY {order}"
     return connection.execute(query).to_arrow_reader(rows)
 

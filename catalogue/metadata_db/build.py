@@ -1,6 +1,7 @@
 """Build the metadata database from the tables and the store."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from catalogue.errors import BadPageIndex, StoreDamaged
 from catalogue.metadata_db.connection import queries_folder, statement
 from catalogue.parquet.model import Bounds, ColumnChunk, kind_of
 from catalogue.parquet.page_index import Indexes, decode_column_index, decode_offset_index
-from catalogue.query.literals import literal
+from catalogue.query.literals import file_literal, literal
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_lists import LISTS, crawls_with_blocks, list_file
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _OF_CRAWL = ("column_chunks", "row_groups", "pages", "files")
 """Tables whose rows belong to the table of a crawl."""
 _BUFFER = 1 << 20
+_PLAIN = "hive_partitioning = false"
+"""An option against columns of values in the path of the data folder, such as ``crawl=...``."""
 
 
 class Build:
@@ -94,9 +97,7 @@ class Build:
 
     def _run(self, name: str, **values: str) -> None:
         sql = statement(name, self._dataset)
-        for key, value in values.items():
-            sql = sql.replace(f"${key}", value)
-        self._db.execute(sql)
+        self._db.execute(re.sub(r"\$([a-z]+)", lambda found: values.get(found[1], found[0]), sql))
 
     def _delete(self, crawl: str) -> None:
         for table in () if self._new else _OF_CRAWL:
@@ -104,17 +105,18 @@ class Build:
 
     def _load(self, crawl: str, *, column_chunks: bool) -> None:
         self._delete(crawl)
-        path = literal(str(self._crawls.checked_path(crawl)))
-        self._run("views/_load_table.sql", table=path)
+        self._run("views/_load_table.sql", table=file_literal(self._crawls.checked_path(crawl)))
         if column_chunks:
             self._show_column_chunks(crawl)
 
     def _make_views(self, lists: list[str], values: list[str]) -> None:
         folder = f"coalesce(getvariable('catalogue_folder'), {literal(str(self._store.path.parent.resolve()))})"
+        folder = rf"regexp_replace({folder}, '([*?\[])', '[\1]', 'g')"  # see file_literal
         files = ", ".join(f"{folder} || {literal(f'/blocks/{crawl}.parquet')}" for crawl in lists)
-        blocks = f"read_parquet([{files}])" if files else "derived.no_blocks"
         of_values = ", ".join(f"{folder} || {literal(f'/{TABLES_FOLDER}/{crawl}.values.parquet')}" for crawl in values)
-        found = f"read_parquet([{of_values}], filename = true)" if of_values else "derived.no_values"
+        options = f"filename = true, {_PLAIN}"
+        blocks = f"read_parquet([{files}], {options})" if files else "derived.no_blocks"
+        found = f"read_parquet([{of_values}], {options})" if of_values else "derived.no_values"
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
             if self._new or view.stem in {"blocks", "column_values"}:
                 self._run(f"views/{view.name}", lists=blocks, values=found)
@@ -197,8 +199,8 @@ class Build:
                 longest = max(longest, len(line))
                 file.write(line)
         # DuckDB's buffers have twice this size; by default 32 MB.
-        options = f"format = 'newline_delimited', maximum_object_size = {max(longest, _BUFFER)}"
-        self._db.execute(statement(name, self._dataset).replace("$rows", f"{literal(str(path))}, {options}"))
+        options = f"format = 'newline_delimited', maximum_object_size = {max(longest, _BUFFER)}, {_PLAIN}"
+        self._db.execute(statement(name, self._dataset).replace("$rows", f"{file_literal(path)}, {options}"))
         path.unlink()
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 
 import duckdb
 
@@ -87,6 +89,23 @@ def attach(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None
         if not any(sign in str(error) for sign in busy):
             raise
         raise StoreLocked(f"{path} is open for writing elsewhere; close it there, or open it read-only") from error
+
+
+@contextmanager
+def writable(path: Path) -> Iterator[Path]:
+    """Yield a path where DuckDB can write the database, which is at ``path`` afterwards.
+
+    DuckDB puts ``.wal`` before the first ``?`` of a path, as if it were an address, so the log would be elsewhere.
+    """
+    if "?" not in str(path.resolve()):
+        yield path
+        return
+    with TemporaryDirectory(prefix="catalogue-") as folder:
+        copy = Path(folder) / "copy.duckdb"
+        if path.exists():
+            copyfile(path, copy)
+        yield copy
+        copyfile(copy, path)
 
 
 def log_of(path: Path) -> Path:

@@ -16,7 +16,7 @@ import duckdb
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import CatalogueError, DiskFailed
-from catalogue.metadata_db.connection import attach, lent, log_of, queries_folder, quoted, reading
+from catalogue.metadata_db.connection import attach, lent, log_of, queries_folder, quoted, reading, writable
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import crawls_with_blocks
@@ -24,7 +24,7 @@ from catalogue.surt import MACROS
 from catalogue.tables.tables_state import TABLES_FOLDER
 
 STORAGE_VERSION = "v1.1.0"
-_LAYOUT = "15"
+_LAYOUT = "16"
 """A database of another version is rebuilt."""
 
 
@@ -126,12 +126,13 @@ def _unwritten(db: duckdb.DuckDBPyConnection, path: Path) -> Iterator[dict[str, 
 def _building(db: duckdb.DuckDBPyConnection, path: Path, *, is_new: bool) -> Iterator[None]:
     version = f", STORAGE_VERSION '{STORAGE_VERSION}'" if is_new else ""
     # Without a log, which would be synced with each statement; DuckDB aborts the process if that fails.
-    db.execute(f"ATTACH {quoted(path)} AS building (RECOVERY_MODE NO_WAL_WRITES{version})")
-    db.execute("USE building")
-    yield
-    db.execute("CHECKPOINT building")
-    db.execute("USE memory")
-    db.execute("DETACH building")
+    with writable(path) as place:
+        db.execute(f"ATTACH {quoted(place)} AS building (RECOVERY_MODE NO_WAL_WRITES{version})")
+        db.execute("USE building")
+        yield
+        db.execute("CHECKPOINT building")
+        db.execute("USE memory")
+        db.execute("DETACH building")
 
 
 def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:

@@ -28,6 +28,11 @@ def literals(values: Iterable[object]) -> str:
     return literal([*values])
 
 
+def file_literal(path: object) -> str:
+    """Return the name of a file as an SQL literal for functions that read files, where ``*``, ``?`` and ``[`` match."""
+    return literal(re.sub(r"([*?\[])", r"[\1]", str(path)))
+
+
 def with_literals(sql: str, *parameters: object) -> str:
     """Replace ``$1``, ``$2`` and so on by literals."""
     return re.sub(r"\$([0-9]+)", lambda found: literal(parameters[int(found[1]) - 1]), sql)

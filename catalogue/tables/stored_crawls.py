@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from shutil import copytree
+from shutil import copyfile
 from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.datasets import Dataset
@@ -36,11 +36,17 @@ MARGIN = 31 * 24 * 60 * 60 * 1000
 
 
 def usable_folder(
-    data: Path, store: Store, dataset: Dataset, temporary_folder: Callable[[], Path], notify: Callable[[str], None]
+    data: Path,
+    store: Store,
+    dataset: Dataset,
+    temporary_folder: Callable[[], Path],
+    notify: Callable[[str], None],
+    *,
+    changes: bool = False,
 ) -> Path:
-    """Return the folder of the tables, or a copy if they are out of date and cannot be updated."""
+    """Return the folder of the tables, or a copy if they are out of date, or need ``changes``, and are read-only."""
     folder = data / TABLES_FOLDER
-    if not store.read_only or fresh_state(folder, store, dataset.key):
+    if not store.read_only or (not changes and fresh_state(folder, store, dataset.key)):
         return folder
     if not (temporary_folder() / TABLES_FOLDER).exists():
         notify(f"{data} is read-only; its tables are updated in a temporary copy")
@@ -50,8 +56,10 @@ def usable_folder(
 def copied_folder(data: Path, temporary_folder: Path) -> Path:
     copy = temporary_folder / TABLES_FOLDER
     if not copy.exists():
+        copy.mkdir()
         with suppress(OSError):  # they are made again then
-            copytree(data / TABLES_FOLDER, copy)
+            for file in (data / TABLES_FOLDER).iterdir():
+                copyfile(file, copy / file.name)  # without its mode, which may be read-only
     return copy
 
 
@@ -61,11 +69,19 @@ class StoredCrawls:
     No subsets mean those that were harvested.
     """
 
-    def __init__(self, folder: Path, store: Store, dataset: Dataset, tables: TablesState) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        store: Store,
+        dataset: Dataset,
+        tables: TablesState,
+        writable: Callable[[], Path] | None = None,
+    ) -> None:
         self.tables = tables
         self.crawl_rows: list[dict[str, Any]] | None = None
         """The rows of the view ``crawls``, if they were read."""
         self._folder, self._store, self._dataset = folder, store, dataset
+        self._writable = writable or (lambda: folder)
         self._footers: StoredFooters | None = None
         self._opened: dict[str, CrawlTable | None] = {}
 
@@ -78,14 +94,18 @@ class StoredCrawls:
         *,
         indexes: bool = False,
         notify: Callable[[str], None] = lambda _: None,
+        writable: Callable[[], Path] | None = None,
     ) -> "StoredCrawls":
-        """Open the tables, updated if the store has changed; see ``update_tables``."""
+        """Open the tables, updated if the store has changed; see ``update_tables``.
+
+        ``writable`` returns the folder where damaged tables can be made again, if it is another one.
+        """
         state = fresh_state(folder, store, dataset.key, indexes=indexes)
         if state is None:
             from catalogue.tables.update_tables import update_tables
 
             state = update_tables(folder, store, dataset, indexes=indexes, notify=notify)
-        return cls(folder, store, dataset, state)
+        return cls(folder, store, dataset, state, writable)
 
     def table(self, crawl: str) -> "CrawlTable | None":
         """Return the table of a crawl, if it has one; make it again if it is damaged."""
@@ -108,12 +128,11 @@ class StoredCrawls:
 
     def checked_path(self, crawl: str) -> Path:
         """Return the path of a table after a complete check, for readers that check nothing; see ``table``."""
-        path = table_path(self._folder, crawl)
         try:
-            TableFile(path).check()
+            TableFile(table_path(self._folder, crawl)).check()
         except TableDamaged:
             self._repaired(crawl)
-        return path
+        return table_path(self._folder, crawl)
 
     def values_size(self, crawl: str) -> int:
         """Return the bytes on disk of the stored values of a crawl."""
@@ -123,16 +142,16 @@ class StoredCrawls:
         """Return the stored values of some columns or of all; make damaged ones again."""
         from catalogue.tables.column_values import read_values
 
-        checksum, path = self._state(crawl).values, values_path(self._folder, crawl)
+        checksum = self._state(crawl).values
         if not checksum:
             return None
-        if found := read_values(path, checksum, names):
+        if found := read_values(values_path(self._folder, crawl), checksum, names):
             return found
         now = read_state(self._folder)
         current = now.crawls[crawl].values if now and now.store == self.tables.store and crawl in now.crawls else 0
         if current == checksum:
             self._repaired(crawl)
-        return read_values(path, current, names)  # another process may have added some
+        return read_values(values_path(self._folder, crawl), current, names)  # another process may have added some
 
     def _is_valid(self, crawl: str, table: TableFile) -> bool:
         """Return whether another process has made a table of the same files since these were opened."""
@@ -144,6 +163,7 @@ class StoredCrawls:
         from catalogue.tables.update_tables import remake_table
 
         self._check_state(crawl)
+        self._folder = self._writable()
         table = remake_table(self._folder, self._store, self._dataset, crawl)
         self._check_state(crawl)
         return table

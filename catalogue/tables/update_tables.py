@@ -73,19 +73,17 @@ def remake_table(folder: Path, store: Store, dataset: Dataset, crawl: str, *, bu
 
 
 def damaged_tables(folder: Path) -> Iterator[str]:
-    """Yield the names of tables that are missing or damaged; each is read completely."""
+    """Yield the names of damaged tables; each is read completely.
+
+    A killed process may leave a table that is missing or newer than the state: that is no damage.
+    """
     state = read_state(folder)
-    for crawl, each in state.crawls.items() if state else ():
-        if each.checksum:
-            path = table_path(folder, crawl)
-            try:
-                table = TableFile(path)
-                table.check()
-            except TableDamaged:
+    for path in (table_path(folder, crawl) for crawl in (state.crawls if state else ())):
+        try:
+            TableFile(path).check()
+        except TableDamaged:
+            if path.exists():
                 yield path.name
-            else:
-                if table.checksum != each.checksum:
-                    yield path.name
 
 
 @contextmanager

@@ -1,9 +1,11 @@
 """A data folder, or the folder of an output, without write permission: a shared folder, or a read-only volume."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from shutil import copyfile, copytree
+from shutil import copyfile, copytree, which
 
 import pytest
 
@@ -17,7 +19,7 @@ from catalogue.store.database import Store
 from tests.support.amounts import in_part
 from tests.support.commands import Command
 from tests.support.fetched import check
-from tests.support.read_only import read_only
+from tests.support.read_only import WITHOUT_PRIVILEGES, read_only
 from tests.support.stores import batch
 
 CANNOT = "cannot be written to, only read; choose another data folder, or run this as its owner"
@@ -119,6 +121,43 @@ def test_missing_parts_of_the_database_go_into_a_copy(
             assert other.path == cat.path
     assert notes == [f"{data} is read-only; catalogue.duckdb is updated in a temporary copy"]
     assert files_in(data) == before
+
+
+@pytest.mark.parametrize("damage", ["deleted", "changed"])
+def test_damaged_tables_are_made_again_in_a_copy(
+    data: Path, mirror: Path, tmp_path: Path, crawl: str, damage: str
+) -> None:
+    command = Command(data, str(mirror), tmp_path)
+    expected = {words: command(*words.format(crawl).split()).out for words in READERS[:6]}
+    path = data / "tables" / f"{crawl}.parquet"
+    content = bytearray(path.read_bytes())
+    content[20] ^= 1
+    path.unlink() if damage == "deleted" else path.write_bytes(content)
+    before = files_in(data)
+    with read_only(data):
+        assert {words: command(*words.format(crawl).split()).out for words in expected} == expected
+    assert files_in(data) == before
+
+
+@pytest.mark.skipif(not which("setpriv") and bool(WITHOUT_PRIVILEGES), reason="root obeys no permissions here")
+def test_old_tables_without_write_permission_are_updated_in_a_copy(
+    data: Path, mirror: Path, tmp_path: Path, crawl: str
+) -> None:
+    command = Command(data, str(mirror), tmp_path)
+    words = READERS[0].format(crawl).split()
+    expected = command(*words).out
+    (data / "tables" / "state.json").unlink()
+    for path in [*data.rglob("*"), data]:
+        path.chmod(path.stat().st_mode & ~0o222)
+    ran = subprocess.run(
+        [*WITHOUT_PRIVILEGES, sys.executable, "-m", "catalogue", *words],
+        env=command.environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert (ran.returncode, ran.stdout) == (0, expected), ran.stderr
 
 
 def test_serves_from_a_read_only_folder(shut: Path, settings: Settings, crawl: str) -> None:

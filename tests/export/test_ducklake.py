@@ -352,6 +352,16 @@ def test_damaged_lake_is_an_error(kind: str, places: Places) -> None:
     assert places.lake.read_bytes() == whole[: len(whole) // 4]
 
 
+@needs_extensions
+@pytest.mark.parametrize("kind", KINDS)
+def test_accepts_question_marks_in_the_path(kind: str, places: Places) -> None:
+    places.lake = places.folder / "a?b" / "lake?.ducklake"
+    places.lake.parent.mkdir()
+    places.export(places.file(ONE, 0, ["a"]), backend=kind)
+    places.export(places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"]))
+    assert places.rows("SELECT url_surtkey FROM cc.captures ORDER BY ALL") == [("a",), ("b",)]
+
+
 def test_refuses_two_exports_at_once(places: Places) -> None:
     with FileLock(f"{places.lake}.lock"), pytest.raises(StoreLocked, match="another process writes to"):
         places.export()

@@ -77,9 +77,11 @@ FILES: dict[str, bytes] = {
 @in_part(4)
 @pytest.mark.parametrize("name", FILES)
 def test_reads_files(both: Catalogue, crawl: str, name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
+    folder = tmp_path / "url=other"  # its name is no value of the column
+    folder.mkdir()
+    path = folder / name
     path.write_bytes(FILES[name])
-    (tmp_path / "n1ab.csv").write_text("url\nhttps://example.com/\n")  # the last one is no pattern of names
+    (folder / "n1ab.csv").write_text("url\nhttps://example.com/\n")  # the last one is no pattern of names
     found = both.join(path, tmp_path / "out", how="semi", crawls=crawl)
     assert sorted(found.to_arrow()["row_id"].to_pylist()) == FOUND
     assert (found.input_rows, found.invalid, found.complete) == (3, 0, True)

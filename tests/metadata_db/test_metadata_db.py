@@ -222,12 +222,25 @@ def test_unwritable_folder_is_an_error(data: Path, store: Store) -> None:
         refresh(nowhere, store)
 
 
-def test_accepts_unusual_folder_names(untaught_data: Path, tmp_path: Path, settings: Settings) -> None:
-    odd = tmp_path / 'it\'s a "folder" [x]*'
-    shutil.copytree(untaught_data, odd)
-    (odd / "catalogue.duckdb").unlink()
-    with catalogue.open(odd, settings=settings) as cat:
-        assert len(cat.row_groups()) > 0
+@pytest.mark.parametrize("name", ['it\'s a "folder" [x]*', "a?b", "crawl=other", "$values"])
+def test_accepts_unusual_folder_names(untaught_data: Path, tmp_path: Path, settings: Settings, name: str) -> None:
+    """A folder next to it matches the name as a pattern, and views read it as little as a value in the name."""
+    odd, matching = tmp_path / name, tmp_path / name.replace("?", "x").replace("[x]*", "x")
+    for folder in {odd, matching}:
+        shutil.copytree(untaught_data, folder)
+    with catalogue.open(untaught_data, settings=settings) as cat:
+        expected = cat.row_groups(), cat.files()
+        crawl = cat.crawls()["crawl"][0]
+    for folder in (odd, matching):
+        (folder / "catalogue.duckdb").unlink()
+        with catalogue.open(folder, settings=settings) as cat:
+            assert cat.row_groups().equals(expected[0])
+            assert cat.files().equals(expected[1])
+            assert {*cat.column_chunks(crawl)["crawl"]} == {crawl}
+            cat.harvest(crawl, values="fetch_status")
+            found = cat.sql("FROM column_values ORDER BY ALL").fetchall()
+            assert {row[0] for row in found} == {crawl}
+            assert len(found) == len({*found})
 
 
 def test_invalid_sql_is_an_error(harvested: catalogue.Catalogue) -> None:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+WITHOUT_PRIVILEGES = () if os.geteuid() else ("setpriv", "--inh-caps=-dac_override", "--bounding-set=-dac_override")
+"""The start of a command that obeys permissions, even of root."""
+
 
 @contextmanager
 def read_only(path: Path) -> Iterator[None]:

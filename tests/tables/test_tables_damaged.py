@@ -204,3 +204,21 @@ def test_queries_and_checks_of_damaged_tables(
     assert command("check", "--repair").status == 0
     assert command("check").status == 0
     assert TableFile(path).read_all() == rows
+
+
+def test_check_reports_no_damage_after_a_kill(
+    untaught_data: Path, settings: Settings, asking: Command, tmp_path: Path, crawl: str
+) -> None:
+    """A killed command leaves a table that is newer than the state, or none."""
+    folder = Path(shutil.copytree(untaught_data, tmp_path / "copy"))
+    path = folder / "tables" / f"{crawl}.parquet"
+    command = Command(folder, asking.source, tmp_path)
+    state = (folder / "tables" / "state.json").read_bytes()
+    path.unlink()
+    assert command("check").status == 0
+    with catalogue.open(folder, settings=settings) as cat:
+        expected = repr(cat.captures("*.com").plan.paths)
+    (folder / "tables" / "state.json").write_bytes(state)
+    assert command("check").status == 0
+    with catalogue.open(folder, settings=settings) as cat:
+        assert repr(cat.captures("*.com").plan.paths) == expected
