@@ -693,7 +693,7 @@ class Catalogue(ReprMixin):
         """Run SQL over the views ``crawls``, ``files``, ``row_groups``, ``pages`` and ``column_chunks``.
 
         The relation has ``.df()``, ``.pl()`` and ``.arrow()``. The DuckLake that ``export_ducklake`` wrote into the
-        data folder is attached as ``cc`` if the query names it.
+        data folder is attached as ``cc`` if the query names it, with a warning if it is incomplete or out of date.
 
         Raises:
             QueryError: if DuckDB rejects the query, or it needs a DuckLake and there is none.
@@ -704,6 +704,8 @@ class Catalogue(ReprMixin):
 
     def connect(self, *, lake: bool = False) -> duckdb.DuckDBPyConnection:
         """Return a read-only connection to the updated metadata database; ``lake`` attaches the DuckLake as ``cc``.
+
+        An incomplete or outdated DuckLake is attached with a warning.
 
         Raises:
             QueryError: if there is no DuckLake, or it cannot be attached.

@@ -18,6 +18,7 @@ import click
 
 from catalogue.cli.app import Common, command
 from catalogue.cli.completed_values import complete_stored_crawls
+from catalogue.cli.messages import report_incomplete
 from catalogue.cli.options import OneOf
 from catalogue.cli.tables import as_json, cell, table
 from catalogue.errors import CatalogueError, QueryError
@@ -68,7 +69,7 @@ def sql(
     format_: str | None,
     json_: bool,
     chunks_of: tuple[str, ...],
-) -> None:
+) -> int:
     """Run SQL over the metadata, or open a DuckDB shell.
 
     SQL is an argument, the name of a query of the package, or read from stdin. Without SQL, a shell opens on a
@@ -86,7 +87,7 @@ def sql(
     catalogue sql < statements.sql
     catalogue sql
     """
-    from catalogue.export.ducklake_sql import add_column_chunks, connect_for
+    from catalogue.export.ducklake_sql import add_column_chunks, attach_named, connect
     from catalogue.metadata_db.connection import answerable
 
     if json_ and format_ not in {None, "jsonl"}:
@@ -105,7 +106,8 @@ def sql(
         if not text.strip():
             raise QueryError('no SQL; add some, such as "from crawls", or none on a terminal to open a shell')
         text = _statement(text.strip(), catalogue.session.dataset)
-        with connect_for(catalogue.session, text) as connection, answerable():
+        with connect(catalogue.session) as connection, answerable():
+            missing = attach_named(catalogue.session, connection, text)
             statements = connection.extract_statements(text)
             if format_ == "parquet" and len(statements) > 1:
                 raise QueryError("a Parquet file can have one result only; use one statement")
@@ -118,6 +120,7 @@ def sql(
                         click.echo()
                     _print(connection, format_)
                     printed = True
+    return report_incomplete("the answer may be incomplete", missing)
 
 
 def _script() -> str | None:
@@ -223,14 +226,14 @@ def _attach_arguments(options: Common, catalogue: "Catalogue", program: str) -> 
     if not path.exists():
         return []
     try:
-        incomplete = missing_in_lake(catalogue.session)
+        problems = [*missing_in_lake(catalogue.session)]
         version = _run([program, "--version"]).stdout.partition(" ")[0].removeprefix("v")
         statements = ";".join(attach_statements(path, catalogue.session.settings.source, version))
     except CatalogueError as error:
         options.say(f"cannot attach cc: {error}")
         return []
     tried = _run([program, "-bail", "-c", f"{NO_DOWNLOADS};{statements};"])
-    if problem := not_attached(path, tried.stderr) if tried.returncode else incomplete:
+    for problem in [not_attached(path, tried.stderr)] if tried.returncode else problems:
         options.say(problem)
     return [] if tried.returncode else ["-cmd", f"{statements};"]
 

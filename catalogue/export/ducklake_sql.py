@@ -1,21 +1,22 @@
 """SQL over the metadata database, with the DuckLake of the data folder attached as ``cc``."""
 
 import re
+import warnings
 from collections.abc import Iterable
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
 
-from catalogue.commoncrawl.crawls import newest_first
-from catalogue.errors import CatalogueError, NotHarvested, QueryError
+from catalogue.commoncrawl.crawls import newest_first, subset_place
+from catalogue.errors import CatalogueError, IncompleteAnswer, QueryError
 from catalogue.export.ducklake_tables import backend_of
+from catalogue.formatting import join_first
 from catalogue.metadata_db.connection import answerable, quoted
 from catalogue.metadata_db.connection import connect as open_database
 from catalogue.metadata_db.refresh import refresh
 from catalogue.query.literals import literal
-from catalogue.reports import crawl_names, sql_rows
+from catalogue.reports import sql_rows
 from catalogue.selection import select_stored
 from catalogue.session import Session
 from catalogue.settings import install_command
@@ -96,9 +97,7 @@ def not_attached(path: Path, why: str) -> str:
 
 def connect(session: Session, *, lake: bool = False) -> duckdb.DuckDBPyConnection:
     """Return a read-only connection; see ``Catalogue.connect``."""
-    if lake:
-        return connect_for(session, "FROM cc.captures")
-    return open_database(session.updated_database())
+    return connect_for(session, "FROM cc.captures" if lake else "")
 
 
 def run_sql(session: Session, query: str) -> duckdb.DuckDBPyRelation:
@@ -107,55 +106,68 @@ def run_sql(session: Session, query: str) -> duckdb.DuckDBPyRelation:
 
 
 def connect_for(session: Session, query: str) -> duckdb.DuckDBPyConnection:
-    """Connect, with the DuckLake attached if the query names it.
+    """Connect, with the DuckLake attached if the query names it; warn of what it does not have.
 
     Raises:
         QueryError: if the query reads it, and it does not exist or cannot be attached.
     """
-    connection = connect(session)
-    if _NAMED.search(query) and (problem := _attach_lake(session, connection)):
-        exists = lake_path(session).exists()
-        if _CAPTURES.search(query):
-            connection.close()
-            raise QueryError(problem, call=None if exists else "export_ducklake()")
-        if exists:
-            session.notify(problem)
+    connection = open_database(session.updated_database())
+    try:
+        for problem in attach_named(session, connection, query):
+            warnings.warn(problem, IncompleteAnswer, stacklevel=5)  # at the call of a method of Catalogue
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
-def _attach_lake(session: Session, connection: duckdb.DuckDBPyConnection) -> str | None:
+def attach_named(session: Session, connection: duckdb.DuckDBPyConnection, query: str) -> tuple[str, ...]:
+    """Attach the DuckLake if the query names it; return sentences about what it does not have; see ``connect_for``."""
+    if not _NAMED.search(query):
+        return ()
     path = lake_path(session)
-    if not path.exists():
-        return f"there is no {path} yet; run: catalogue export ducklake"
-    try:
-        problem = attach(connection, path, session.settings.source)
-        if not problem and (missing := missing_in_lake(session)):
-            session.notify(missing)
-    except CatalogueError as error:
-        return f"cannot attach cc: {error}"
-    return problem
+    exists, missing = path.exists(), tuple[str, ...]()
+    problem: str | None = f"there is no {path} yet; run: catalogue export ducklake"
+    if exists:
+        try:
+            problem = attach(connection, path, session.settings.source)
+            missing = () if problem else missing_in_lake(session)
+        except CatalogueError as error:
+            problem = f"cannot attach cc: {error}"
+    if problem and _CAPTURES.search(query):
+        raise QueryError(problem, call=None if exists else "export_ducklake()")
+    if problem and exists:
+        session.notify(problem)
+    if not problem and (notes := subsets_not_harvested(session, session.metadata().crawls)):
+        session.notify(f"{path.name} has only the harvested subsets: {'; '.join(notes)}")
+    return missing
 
 
 def lake_path(session: Session) -> Path:
     return session.data / LAKE_NAME
 
 
-def missing_in_lake(session: Session) -> str | None:
-    """Return a sentence about stored crawls that are missing or outdated in the DuckLake."""
+def missing_in_lake(session: Session) -> tuple[str, ...]:
+    """Return sentences about what the DuckLake does not have: what is new, and what is not harvested."""
     from catalogue.export.ducklake import crawls_in
 
-    in_lake, sizes = crawls_in(lake_path(session)), dict[str, tuple[int, ...]]()
-    missing = newest_first(set(crawl_names(session)) - in_lake.keys())
-    if not missing:
-        with suppress(NotHarvested):
-            sql = (
-                "SELECT crawl, count(*) AS files, sum(num_rows)::BIGINT AS num_rows, sum(file_size)::BIGINT AS bytes, "
-                "sum(footer_size)::BIGINT AS footers FROM derived.files GROUP BY crawl"
-            )
-            sizes = {row.pop("crawl"): tuple(row.values()) for row in sql_rows(session, sql)}
-        changed = newest_first(crawl for crawl in sizes if sizes[crawl] != in_lake[crawl])
-        if not changed:
-            return None
-        missing = [f"what is new in {changed[0]}", *changed[1:]]
-    more = f" and {len(missing) - 1} more" if missing[1:] else ""
-    return f"{lake_path(session).name} does not have {missing[0]}{more}; run: catalogue export ducklake"
+    path, shown = lake_path(session), session.metadata()
+    in_lake = crawls_in(path)
+    sql = (
+        "SELECT crawl, count(*) AS files, sum(num_rows)::BIGINT AS num_rows, sum(file_size)::BIGINT AS bytes, "
+        "sum(footer_size)::BIGINT AS footers FROM derived.files GROUP BY crawl"
+    )
+    sizes = {row.pop("crawl"): tuple(row.values()) for row in sql_rows(session, sql)}
+    new = newest_first(crawl for crawl, size in sizes.items() if size != in_lake.get(crawl))
+    what = [crawl if crawl not in in_lake else f"what is new in {crawl}" for crawl in new]
+    found = [f"{path.name} does not have {join_first(what)}; run: catalogue export ducklake"] if new else []
+    return (*found, *(each for crawl in newest_first(shown.requested_crawls) for each in shown.missing(crawl)))
+
+
+def subsets_not_harvested(session: Session, crawls: Iterable[str]) -> list[str]:
+    """Return a sentence about each subset that no harvest requested of some of these crawls."""
+    shown, without = session.metadata(), dict[str, list[str]]()
+    for crawl in newest_first(crawls):
+        for subset in sorted(shown.subsets_not_requested(crawl), key=subset_place):
+            without.setdefault(subset, []).append(crawl)
+    return [f"{subset} of {join_first(found)} is not harvested" for subset, found in without.items()]

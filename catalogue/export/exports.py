@@ -11,7 +11,7 @@ from catalogue.commoncrawl.crawls import CrawlWords
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.export.ducklake import export_lake
-from catalogue.export.ducklake_sql import LAKE_NAME, data_path
+from catalogue.export.ducklake_sql import LAKE_NAME, data_path, subsets_not_harvested
 from catalogue.export.ducklake_tables import BACKENDS
 from catalogue.formatting import ReprMixin, join_first, plural, several
 from catalogue.harvest import snapshot
@@ -56,7 +56,8 @@ def export_ducklake(
     place = Path(path) if path is not None else session.data / LAKE_NAME
     chosen, files, missing = _stored_files(session, crawls)
     where = data_path(session.settings.source)
-    export_lake(place, files, missing, data_path=where, backend=backend)
+    others = subsets_not_harvested(session, chosen)
+    export_lake(place, files, [*missing, *others], data_path=where, backend=backend)
     return Exported(str(place), chosen, len(files), missing)
 
 

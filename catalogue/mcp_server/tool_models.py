@@ -83,7 +83,7 @@ class SqlArguments(Arguments):
 
 def first_error(errors: Iterable[Any], known: Iterable[str]) -> str:
     error = next(iter(errors))
-    name = ".".join(str(part) for part in error["loc"] if not isinstance(part, int)) or "arguments"
+    name = next(iter(error["loc"]), "arguments")  # what follows are positions and names of types
     if error["type"] == "extra_forbidden":
         return f"unknown argument {name!r}; the arguments are: {', '.join(known)}"
     if error["type"] == "missing":

@@ -19,20 +19,19 @@ Missing = SkipJsonSchema[None]
 
 
 def listed(value: Any) -> Any:  # noqa: ANN401 - before validation
-    """Make a list of a single text, and of JSON in a text, which some clients send."""
+    """Make a list of a single value, and of JSON in a text, which some clients send."""
     if isinstance(value, str):
         with suppress(ValueError):
             decoded = json.loads(value)
             if isinstance(decoded, list):
                 return decoded
-        return [value]
-    return value
+    return value if value is None or isinstance(value, list) else [value]
 
 
 class Arguments(BaseModel):
     """Arguments; unknown ones are refused."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)  # clients send a status as number
 
     def query(self) -> dict[str, Any]:
         """Return the arguments of ``Query.of``."""

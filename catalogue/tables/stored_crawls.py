@@ -8,6 +8,7 @@ from pathlib import Path
 from shutil import copyfile
 from typing import TYPE_CHECKING, Any
 
+from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import StoreLocked
 from catalogue.parquet.model import SIGNED, UNSIGNED, kind_of, wider
@@ -203,6 +204,10 @@ class StoredCrawls:
     def subsets(self, crawl: str) -> list[str]:
         state = self._state(crawl)
         return sorted({*state.files, *state.failures, *(each for each in state.requested if each in state.listed)})
+
+    def subsets_not_requested(self, crawl: str) -> set[str]:
+        """Return the subsets that may have files, but of which no harvest requested any."""
+        return (self._state(crawl).listed.keys() or {*SUBSETS}) - {*self.subsets(crawl)}
 
     def _chosen(self, crawl: str, subsets: Sequence[str]) -> list[str]:
         """Return the subsets that may have files.

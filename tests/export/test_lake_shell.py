@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 
 import catalogue
-from catalogue.catalogue import Catalogue
-from catalogue.demo import LoopbackServer
-from catalogue.errors import QueryError
+from catalogue.demo import LoopbackServer, Miniature
+from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.export.ducklake_sql import connect_for
 from catalogue.metadata_db.connection import statement
-from catalogue.session import Session
 from catalogue.settings import Settings, install_command
 from catalogue.store.database import Store
 from tests.support.amounts import in_soak
 from tests.support.commands import Command, Ran, ended
 from tests.support.lakes import needs_extensions, opened
+from tests.support.miniatures import MODERN
 from tests.support.warm import Forked
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +67,7 @@ def in_shell(command: Command, script: str, **environment: str) -> Ran:
 
 
 def forget_a_file(data: Path) -> str:
-    """Delete a footer; returns its crawl."""
+    """Delete a footer; return its crawl."""
     with Store(data / "footers.sqlite") as store:
         path = store.keys("files")[0]
         store.delete("files", [path])
@@ -99,15 +98,37 @@ def test_export_reports_what_was_written(command: Command) -> None:
 
 
 @needs_extensions
-def test_incomplete_lake_is_reported_everywhere(command: Command) -> None:
+def test_incomplete_lake_is_reported_everywhere(command: Command, settings: Settings) -> None:
     crawl = forget_a_file(command.data)
-    ran = command("export", "ducklake", "other.ducklake")
+    missing, count = f"files of {crawl}", "select count(*) as n from cc.captures"
+    ran = command("export", "ducklake")
     assert ran.status == 1
-    assert f"files of {crawl}" in ran.err
+    assert missing in ran.err
     comment = "SELECT comment FROM duckdb_views() WHERE database_name = 'cc' AND view_name = 'captures'"
-    with opened(command.home / "other.ducklake", command.source) as connection:
+    with opened(command.data / "captures.ducklake", command.source) as connection:
         ((message,),) = connection.execute(comment).fetchall()
-    assert f"files of {crawl}" in message
+    assert missing in message
+    ran = command("sql", count, "--json", "-q")
+    assert ran.status == 1
+    assert missing in ran.err
+    assert ran.json_lines()[0]["n"] > 0
+    assert missing in in_shell(command, "SELECT 1;").err
+    with catalogue.open(command.data, settings=settings) as cat:
+        for ask in (lambda: cat.sql(count), lambda: cat.connect(lake=True).close()):
+            with pytest.warns(IncompleteAnswer, match=missing) as found:
+                ask()
+            assert {each.filename for each in found} == {__file__}
+
+
+@needs_extensions
+def test_subsets_that_are_not_harvested_are_reported(miniature: Miniature, tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", str(miniature.folder), tmp_path)
+    assert command("harvest", "--crawl", MODERN).status == 0
+    assert command("export", "ducklake").status == 0
+    ran = command("sql", "select comment from duckdb_views() where database_name = 'cc' and comment is not null", "-q")
+    assert (ran.status, ran.err) == (0, "")
+    for text in (ran.out, command("sql", "select count(*) from cc.captures").err):
+        assert f"crawldiagnostics of {MODERN} is not harvested" in text
 
 
 @in_soak
@@ -180,14 +201,14 @@ def test_export_without_extensions_reports_what_reads_it(
 @in_soak
 @needs_extensions
 def test_lake_without_a_crawl_is_reported(command: Command, settings: Settings, whole_crawls: list[str]) -> None:
-    messages: list[str] = []
-    with Catalogue(Session(command.data, settings, notify=messages.append)) as cat:
+    with catalogue.open(command.data, settings=settings) as cat:
         cat.export_ducklake(crawls=whole_crawls[0])
-        assert cat.sql("select count(*) as n from cc.captures").fetchall()
     ran = in_shell(command, "SELECT 1;")
     assert ran.status == 0
-    for (line,) in (messages, ran.err.splitlines()):
-        assert "captures.ducklake does not have " in line
+    (line,) = ran.err.splitlines()
+    assert "captures.ducklake does not have " in line
+    ran = command("sql", "select count(*) from cc.captures")
+    assert (ran.status, ran.err) == (1, f"catalogue: the answer may be incomplete: {line}\n")
 
 
 @needs_extensions
