@@ -302,7 +302,7 @@ class _JoinRun:
     def _prefer_exact(self, parts: Path) -> None:
         slices = {self._ledger.parts[each.name].file: each for each in self._slices if each.name in self._ledger.parts}
         files = [parts / name for name in slices if name]
-        for path, rows in prefer_exact(files, self._ledger.input["rows"]):
+        for path, rows in prefer_exact(files):
             each = slices[path.name]
             known = self._ledger.parts[each.name]
             if not rows:

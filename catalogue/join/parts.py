@@ -192,15 +192,17 @@ def write_nothing(kind: Kind, schema: pa.Schema, keys: JoinKeys, path: Path) -> 
     write_tables([with_exact(empty, keys) if kind.exact else empty], path)
 
 
-def prefer_exact(files: Iterable[Path], count: int) -> Iterator[tuple[Path, int]]:
+def prefer_exact(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
     """Remove captures of other URLs from rows that have exact ones in any file; yield changed files with their rows.
 
     A file whose rows all go is unchanged, and has 0.
     """
-    has_exact = np.zeros(count + 1, np.bool_)
+    has_exact = np.zeros(0, np.bool_)  # by number of the row, which with blank lines exceeds the count of rows
     mixed: list[Path] = []
     for path in files:
         rows, is_exact, is_other = _rows_and_exact(path)
+        new = max(0, 1 + int(rows.max(initial=0)) - len(has_exact))
+        has_exact = np.append(has_exact, np.zeros(new, np.bool_))
         has_exact[rows[is_exact]] = True
         if is_other.any():
             mixed.append(path)

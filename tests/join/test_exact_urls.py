@@ -79,6 +79,12 @@ def test_captures_of_the_requested_url_in_any_crawl(cat: Catalogue) -> None:
     ]
 
 
+def test_lists_with_blank_lines_and_comments(cat: Catalogue, tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_text(f"\n\n# comment\n{WWW2}\n\n{WWW3}\n")
+    rows = cat.join(tmp_path / "urls.txt", how="inner", crawls=[OLD, NEWER]).to_arrow().to_pylist()
+    assert sorted((row["row_id"], row["exact"]) for row in rows) == [(4, True)] * 2 + [(6, False)] * 4
+
+
 def test_other_matches_have_no_preference(cat: Catalogue) -> None:
     rows = cat.join(["city.example"], how="latest", match="host", crawls=[OLD, NEWER]).to_arrow()
     assert rows["url"].to_pylist() == [WWW]
