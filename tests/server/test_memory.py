@@ -55,6 +55,7 @@ OPTIONS = [
     *({}, {"output": "json"}, {"output": "text"}, {"showNumPages": "true"}, {"pageSize": "1"}, {"page": "1"}),
     *({"fl": "url,charset,nosuch"}, {"closest": "2022"}, {"from": "2018", "to": "202208"}),
     {"output": "json", "filter": "!~url:.*[a-m]$"},
+    *({"limit": "5"}, {"limit": "5", "sort": "reverse"}, {"limit": "1", "closest": "202208"}),
 ]
 
 
