@@ -1,0 +1,93 @@
+"""Damaged responses are requested again, and stay neither in the cache nor in the store."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import copytree
+
+import pyarrow as pa
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.commoncrawl.crawls import newest_first
+from catalogue.errors import FormatError
+from catalogue.settings import Settings
+from tests.support.faults import Fault, FaultServer, Kind, Request
+
+FILES = [("columnar", ".parquet"), ("cdx", "/cdx-00000.gz"), ("cdx", ".idx")]
+
+
+@dataclass
+class Damage:
+    """A script that changes a bit of some or all responses for files whose path ends so."""
+
+    end: str = "-"
+    numbers: range = range(0)
+    variant: int = 0
+    seen: int = 0
+
+    def __call__(self, request: Request) -> Fault | None:
+        if not request.path.endswith(self.end):
+            return None
+        self.seen += 1
+        return Fault(Kind.FLIPPED_BIT, variant=self.variant) if self.seen - 1 in self.numbers else None
+
+
+@pytest.fixture(scope="module")
+def crawl(columnar: Catalogue) -> str:
+    return newest_first(columnar.session.metadata().crawls)[0]
+
+
+@pytest.fixture
+def damage() -> Damage:
+    return Damage()
+
+
+@pytest.fixture
+def reading(whole_mirror: Path, damage: Damage, settings: Settings, tmp_path: Path) -> Iterator[Settings]:
+    with FaultServer(whole_mirror, script=damage) as server:
+        yield replace(settings, source=server.url, cache=tmp_path / "cache")
+
+
+@pytest.fixture
+def data(reading: Settings, tmp_path: Path, crawl: str) -> Path:
+    with catalogue.open(tmp_path / "data", settings=reading) as cat:
+        cat.harvest(crawl)
+    return tmp_path / "data"
+
+
+def rows(cat: Catalogue, crawl: str, index: str, pattern: str = "*.com") -> pa.Table:
+    return cat.captures(pattern, crawls=crawl, index=index, columns=["url_surtkey", "url"]).to_arrow()
+
+
+@pytest.mark.parametrize(("index", "end"), FILES)
+def test_queries_work_again_after_damaged_responses(
+    columnar: Catalogue, data: Path, reading: Settings, damage: Damage, crawl: str, index: str, end: str
+) -> None:
+    with catalogue.open(data, settings=reading) as cat:
+        damage.end, damage.numbers = end, range(1000)
+        with pytest.raises(FormatError):
+            rows(cat, crawl, index)
+        damage.numbers = range(0)
+    with catalogue.open(data, settings=reading) as cat:
+        assert rows(cat, crawl, index).equals(rows(columnar, crawl, index))
+
+
+@pytest.mark.parametrize(("index", "end"), FILES[:2])
+def test_one_damaged_response_is_requested_again(
+    columnar: Catalogue, data: Path, reading: Settings, damage: Damage, crawl: str, index: str, end: str
+) -> None:
+    """Any of pages, page indexes or blocks, and any byte that is used."""
+    damage.end = end
+    for pattern in ("*.com", "www.example.com/*"):
+        expected, requests = rows(columnar, crawl, index, pattern), []
+        for trial in range(12):
+            damage.seen, damage.numbers, damage.variant = 0, range(trial % 3, trial % 3 + 1), trial * 4001
+            place = data.with_name(f"{len(pattern)} {trial}")
+            with catalogue.open(copytree(data, place), settings=replace(reading, cache=place / "cache")) as cat:
+                assert rows(cat, crawl, index, pattern).equals(expected)
+                requests.append(damage.seen)
+                assert not cat.captures(pattern, crawls=crawl, index=index).plan.warnings
+                assert rows(cat, crawl, index, pattern).equals(expected)
+        assert len({*requests}) > 1
