@@ -1,5 +1,6 @@
 """Damaged responses are requested again, and stay neither in the cache nor in the store."""
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import FormatError
 from catalogue.settings import Settings
+from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind, Request
 
 FILES = [("columnar", ".parquet"), ("cdx", "/cdx-00000.gz"), ("cdx", ".idx")]
@@ -47,7 +49,7 @@ def damage() -> Damage:
 @pytest.fixture
 def reading(whole_mirror: Path, damage: Damage, settings: Settings, tmp_path: Path) -> Iterator[Settings]:
     with FaultServer(whole_mirror, script=damage) as server:
-        yield replace(settings, source=server.url, cache=tmp_path / "cache")
+        yield replace(settings, source=server.url, cache=tmp_path / "cache", bandwidth=1e4, latency=0.01)
 
 
 @pytest.fixture
@@ -82,8 +84,8 @@ def test_one_damaged_response_is_requested_again(
     damage.end = end
     for pattern in ("*.com", "www.example.com/*"):
         expected, requests = rows(columnar, crawl, index, pattern), []
-        for trial in range(12):
-            damage.seen, damage.numbers, damage.variant = 0, range(trial % 3, trial % 3 + 1), trial * 4001
+        for trial in range(16):
+            damage.seen, damage.numbers, damage.variant = 0, range(trial % 8, trial % 8 + 1), trial * 4001
             place = data.with_name(f"{len(pattern)} {trial}")
             with catalogue.open(copytree(data, place), settings=replace(reading, cache=place / "cache")) as cat:
                 assert rows(cat, crawl, index, pattern).equals(expected)
@@ -91,3 +93,20 @@ def test_one_damaged_response_is_requested_again(
                 assert not cat.captures(pattern, crawls=crawl, index=index).plan.warnings
                 assert rows(cat, crawl, index, pattern).equals(expected)
         assert len({*requests}) > 1
+
+
+def test_rows_before_damaged_pages_are_returned_once(damage: Damage, settings: Settings, tmp_path: Path) -> None:
+    chance, count = random.Random(3), 150_000
+    digests = pa.array([chance.randbytes(20).hex() for _ in range(count)])
+    rows_of = table([f"com,example)/{number:06}" for number in range(count)], content_digest=digests)
+    mirror = crawl_of(tmp_path, rows_of, row_group_size=count, write_page_checksum=True)
+    damage.end, damage.numbers = ".parquet", range(1, 2)  # the first one is that of the footer
+    with FaultServer(mirror, script=damage) as server:
+        for trial in range(4):
+            place = tmp_path / str(trial)
+            damage.seen, damage.variant = 0, trial * 1_000_003
+            with catalogue.open(place, settings=replace(settings, source=server.url, cache=place / "cache")) as cat:
+                cat.harvest(CRAWL)
+                found = cat.captures("*", crawls=CRAWL, index="columnar", columns=["content_digest"]).to_arrow()
+            assert found.column("content_digest").equals(rows_of.column("content_digest"))
+            assert damage.seen > 2
