@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from catalogue.errors import BadPageIndex
-from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Footer, Order, agree
+from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Footer, Order, RowGroup, agree
 from catalogue.parquet.thrift import Reader, ThriftError, typed
 from catalogue.source.byte_ranges import ByteRange
 
@@ -244,6 +244,20 @@ def decode_column_index(data: bytes, chunk: ColumnChunk, pages: OffsetIndex) -> 
     if first_doubt:
         raise BadPageIndex(f"the column index of {chunk.column.name} {first_doubt}")
     return ColumnIndex(bounds, null_counts)
+
+
+def has_damage(indexes: Indexes, group: RowGroup, key: str) -> bool:
+    """Return whether page indexes of a row group are invalid."""
+    try:
+        located = {
+            name: decode_offset_index(data, group.chunks[name], group.num_rows)
+            for name, data in indexes.offset_indexes.items()
+        }
+        if indexes.column_index and key in located:
+            decode_column_index(indexes.column_index, group.chunks[key], located[key])
+    except BadPageIndex:
+        return True
+    return False
 
 
 def page_bounds(indexes: Indexes, chunk: ColumnChunk, num_rows: int) -> list[tuple[Bounds, int]]:

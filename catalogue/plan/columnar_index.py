@@ -10,7 +10,7 @@ from operator import attrgetter
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import StoreError
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.page_index import Indexes, cut_indexes, page_bounds
+from catalogue.parquet.page_index import Indexes, cut_indexes, has_damage, page_bounds
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.dictionaries import cut_dictionaries, missing_dictionaries, rule_out, tested_alone
 from catalogue.plan.planner import plan_files
@@ -18,7 +18,7 @@ from catalogue.plan.prune import key_indexes
 from catalogue.plan.requests import Cost, PlannedRequest, Purpose
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.source.cache import AnySource, CachedSource
+from catalogue.source.cache import AnySource, CachedSource, drop_cached
 from catalogue.source.checks import Response
 from catalogue.source.observe import requests_for
 from catalogue.store.database import Store, encode_indexes
@@ -204,17 +204,31 @@ class ColumnarIndex:
     def fetch(self, request: PlannedRequest) -> Response:
         """Request page indexes or dictionary pages; thread-safe."""
         reads_values = any(part.purpose is Purpose.DICTIONARY for part in request.parts)
+        source, path, pin = self._source(), request.path, self._files[request.path].stored.version
         with requests_for(request.reason if reads_values else "page index"):
-            return self._source().get(request.path, request.range, pin=self._files[request.path].stored.version)
+            answer = source.get(path, request.range, pin=pin)
+            if self._has_damage(request, answer):  # by the response or the cache; a damaged file is stored as it is
+                drop_cached(source, path, pin, [request.range])
+                answer = source.get(path, request.range, pin=pin)
+        return answer
+
+    def _has_damage(self, request: PlannedRequest, answer: Response) -> bool:
+        found, key = self._cut(request, answer), self._indexes.dataset.key
+        groups = self._files[request.path].footer.row_groups
+        return any(has_damage(found[group.ordinal], group, key) for group in groups if group.ordinal in found)
+
+    def _cut(self, request: PlannedRequest, answer: Response) -> dict[int, Indexes]:
+        """Return the page indexes or dictionary pages of a response, by row group."""
+        footer = self._files[request.path].footer
+        return cut_dictionaries(request, answer.body) or cut_indexes(
+            footer, self._indexes.dataset.key, answer.body, request.range.start
+        )
 
     def take(self, request: PlannedRequest, answer: Response, *, must_store: bool = False) -> None:
         """Keep the page indexes or dictionary pages of a response, and store those of some files at once."""
-        file, path = self._files[request.path], request.path
-        found = cut_dictionaries(request, answer.body) or cut_indexes(
-            file.footer, self._indexes.dataset.key, answer.body, request.range.start
-        )
+        path = request.path
         unsaved = self._unsaved.setdefault(path, {})
-        for ordinal, indexes in found.items():
+        for ordinal, indexes in self._cut(request, answer).items():
             self._fetched[path, ordinal] = self._fetched.get((path, ordinal), Indexes()).joined(indexes)
             unsaved[ordinal] = unsaved.get(ordinal, Indexes()).joined(indexes)
         if len(self._unsaved) > _FILES_AT_ONCE:

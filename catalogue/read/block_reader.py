@@ -1,27 +1,29 @@
 """Read the blocks of a plan and convert their lines to rows."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import closing
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.cdx.blocks import inflate_blocks
+from catalogue.cdx.blocks import Block, inflate_blocks
 from catalogue.cdx.cluster import BlockRead
 from catalogue.cdx.rows import captures_of
 from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.errors import FileChanged
+from catalogue.errors import BadCdx, FileChanged
 from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
+from catalogue.query.key_intervals import ALL_KEYS, KeyIntervals
 from catalogue.query.resolved_query import Matching, Residual
 from catalogue.read.key_order import Piece
 from catalogue.read.prefetch import in_flight
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
+from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Response, Source, differ
 from catalogue.source.parallel import map_in_order
 from catalogue.surt import END
@@ -56,7 +58,8 @@ def block_pieces(
     residuals = {untyped: Residual(plan.query.of(untyped=untyped), matching) for untyped in (False, True)}
     with closing(fetch_blocks(plan, source, executor, events)) as fetched:
         for request, response in fetched:
-            for rows, last in _matching(request, response, residuals):
+            blocks = blocks_of(source, request, response, events, request.planned.intervals)
+            for rows, last in _matching(request.planned, blocks, residuals):
                 yield Piece(rows.select(plan.row_schema.names), last)
             stop, planned = request.read.blocks.stop, request.planned
             more = stop < planned.reads[-1].blocks.stop
@@ -104,13 +107,37 @@ def fetch_blocks(
             yield request, response
 
 
+def blocks_of(
+    source: Source, request: BlockRequest, response: Response, events: ReadEvents, intervals: KeyIntervals = ALL_KEYS
+) -> Iterator[Block]:
+    """Inflate the blocks of a response; if one is damaged, request them again without what is cached of them.
+
+    Raises:
+        BadCdx: see ``inflate_blocks``; the next query searches the list again, which may be damaged, too.
+        SourceError: if the request fails.
+    """
+    planned, read, done = request.planned, request.read, 0
+    for is_last in (False, True):
+        found = inflate_blocks(planned.blocks, read, response.body, response.total_size, intervals)
+        try:
+            for block in islice(found, done, None):
+                yield block
+                done += 1
+        except BadCdx:
+            if is_last or not drop_cached(source, read.path, response.version, [read.range]):
+                events.note_version(planned.crawl, read.path, None)
+                raise
+            response = source.get(read.path, read.range, pin=response.version)
+        else:
+            return
+
+
 def _matching(
-    request: BlockRequest, response: Response, residuals: dict[bool, Residual]
+    planned: PlannedBlocks, blocks: Iterable[Block], residuals: dict[bool, Residual]
 ) -> Iterator[tuple[pa.Table, bytes]]:
     """Yield the matching rows of blocks, with the last key of their block."""
-    planned, read = request.planned, request.read
     subsets = texts(planned.subsets)
-    for block in inflate_blocks(planned.blocks, read, response.body, response.total_size, planned.intervals):
+    for block in blocks:
         found = list(block.find(planned.intervals))
         if found:
             rows = pa.Table.from_batches([captures_of(planned.crawl, found)])

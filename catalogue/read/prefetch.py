@@ -18,6 +18,7 @@ from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.source.byte_ranges import ByteRange
+from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Response, Source
 from catalogue.source.observe import requests_for
 
@@ -163,6 +164,11 @@ class Prefetcher:
             for _, future in under_way:
                 if future:
                     future.cancel()
+
+    def drop_cached(self, group: LoadedRowGroup) -> bool:
+        """Delete what is cached of a row group; return whether the source has a cache."""
+        damaged = (read.chunk.range for read in group.read.columns)
+        return drop_cached(self._source, group.file.file.path, group.file.pin, damaged)
 
     def submit(self, fetch: PlannedRequest) -> Future[Response]:
         """Make one request, or read it from the cache."""

@@ -90,6 +90,15 @@ _Rows = tuple[pa.Table, bytes]
 """Rows, and a lower bound of the keys after them in the same row group."""
 
 
+class _Again(Bundle):
+    """A row group that is read again, because it could not be decoded."""
+
+    def __init__(self, group: LoadedRowGroup, *, cached: bool) -> None:
+        """Take a row group that may have ``cached`` bytes."""
+        super().__init__([group])
+        self.cached = cached
+
+
 class _Chosen(Bundle):
     """A bundle whose rows are chosen; bytes of other columns may still be requested."""
 
@@ -191,10 +200,8 @@ class _Reading:
             if len(bundle.groups) > 1:
                 for group in bundle.groups:
                     yield from self._choose(Bundle([group]))
-            elif isinstance(error, BadPageIndex):
-                yield self._whole(only, error)
             else:
-                raise
+                yield self._again(bundle, error)
         else:
             yield chosen
 
@@ -236,36 +243,34 @@ class _Reading:
     # ---- their values ----
 
     def _rows(self, bundle: Bundle) -> Iterator[_Rows]:
-        groups = bundle.groups
-        if not isinstance(bundle, _Chosen):
-            yield from self._streamed(groups[0], bundle)
-            self._events.done()
+        """Yield the rows of a bundle; after an error, those of its row groups one by one, or read again."""
+        returned = 0
+        try:
+            tables = self._chosen(bundle) if isinstance(bundle, _Chosen) else self._streamed(bundle.groups[0], bundle)
+            for rows, least in list(tables) if len(bundle.groups) > 1 else tables:
+                returned += rows.num_rows
+                yield rows, least
+        except FormatError as error:
+            if isinstance(bundle, _Chosen) and len(bundle.groups) > 1:
+                for alone in bundle.split():
+                    yield from self._rows(alone)
+                return
+            for rows, least in self._rows(self._again(bundle, error, returned)):
+                if rows.num_rows > returned:
+                    yield rows.slice(returned), least
+                returned -= min(returned, rows.num_rows)
             return
+        for _ in bundle.groups:
+            self._events.done()
+
+    def _chosen(self, bundle: _Chosen) -> Iterator[_Rows]:
         try:
             for group, fetch, future in bundle.later:
                 group.take(fetch, future.result().body)
         finally:
             bundle.cancel()
-        try:
-            for group in groups:
-                group.check(later=True)
-            tables = self._chosen(bundle)
-            if len(groups) > 1:
-                tables = iter(list(tables))
-        except FormatError as error:
-            if len(groups) > 1:
-                for alone in bundle.split():
-                    yield from self._rows(alone)
-            elif isinstance(error, BadPageIndex):
-                yield from self._rows(self._whole(groups[0], error))
-            else:
-                raise
-            return
-        yield from tables
-        for _ in groups:
-            self._events.done()
-
-    def _chosen(self, bundle: _Chosen) -> Iterator[_Rows]:
+        for group in bundle.groups:
+            group.check(later=True)
         decided, residual = bundle.decided, self._residuals[bundle.groups[0].read.untyped]
         if decided.num_rows < _FEW_ROWS * max((column.num_chunks for column in decided.columns), default=0):
             decided = decided.combine_chunks()
@@ -329,12 +334,26 @@ class _Reading:
         numbered = decode(bundle, reads, self._plan.row_schema.field(name).type, rows)
         return checked(bundle, reads, numbered) if name == self._key else numbered
 
-    def _whole(self, group: LoadedRowGroup, why: BadPageIndex) -> Bundle:
-        """Read a row group again, without its page index."""
-        self._events.notify(f"{group.where}: {why}; it is read without its page index")
+    def _again(self, bundle: Bundle, why: FormatError, returned: int = 0) -> Bundle:
+        """Read a row group again: without its page index if that is wrong, or else without what is cached.
+
+        Raises:
+            FormatError: ``why``, if that cannot help, or rows may be missing before those that were ``returned``.
+        """
+        (group,) = bundle.groups
+        by_index = isinstance(why, BadPageIndex)
+        if by_index:
+            is_possible = not (returned or isinstance(bundle, _Again))
+        else:
+            is_last = isinstance(bundle, _Again) and not bundle.cached
+            is_possible = not is_last and self._arrivals.drop_cached(group)
+        if not is_possible:
+            raise why
+        how = "without its page index" if by_index else "again"
+        self._events.notify(f"{group.where}: {why}; it is read {how}")
         self._events.uncount(group.file.file.crawl, group.read.counted)
         columns = tuple(ColumnRead(read.chunk) for read in group.read.columns)
-        read = replace(group.read, columns=columns, rows=(range(group.read.num_rows),), key_index=None)
+        read = replace(group.read, columns=columns, rows=(range(group.read.num_rows),), key_index=None, counted=0)
         whole = LoadedRowGroup(group.file, read)
         parts = [part for column in columns for part in column.parts(read.ordinal)]
         requests = plan_requests(group.file.file.path, parts, max_gap=self._plan.cost.max_gap, cached=group.file.cached)
@@ -345,7 +364,7 @@ class _Reading:
         finally:
             for _, future in arriving:
                 future.cancel()
-        return Bundle([whole])
+        return _Again(whole, cached=by_index)
 
 
 def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:

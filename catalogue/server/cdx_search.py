@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
-from catalogue.cdx.blocks import Block, inflate_blocks
+from catalogue.cdx.blocks import Block
 from catalogue.cdx.lines import lines_of, time_of
 from catalogue.cdx.list_search import ClusterSearch
 from catalogue.cdx.rows import written_lines
@@ -21,7 +21,7 @@ from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
 from catalogue.query.key_intervals import Intervals, KeyIntervals
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
-from catalogue.read.block_reader import fetch_blocks
+from catalogue.read.block_reader import blocks_of, fetch_blocks
 from catalogue.read.streams import ReadEvents
 from catalogue.selection import Selection, select_stored
 from catalogue.server.cdx_paging import BLOCK_ROWS, Mark, ResultBlock, ResultPage, cut, marks, pages_of
@@ -135,9 +135,10 @@ class CdxSearch:
         if not plan.is_ready or not plan.blocks or plan.block_count > _MAX_BLOCKS:
             return None
         events, blocks = ReadEvents(note_version=question.note_version), list[Block]()
-        with closing(fetch_blocks(plan, question.source(), self._session.request_threads, events)) as fetched:
+        source = question.source()
+        with closing(fetch_blocks(plan, source, self._session.request_threads, events)) as fetched:
             for request, response in fetched:
-                blocks += inflate_blocks(request.planned.blocks, request.read, response.body, response.total_size)
+                blocks += blocks_of(source, request, response, events)
         question.lists().save_versions()
         for block in blocks:
             self._memory.keep_block(self.state, block)

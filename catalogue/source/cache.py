@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -95,6 +95,13 @@ class RangeCache:
                 self._unmeasured -= len(digest) + len(body)
             if self._unmeasured < 0:
                 self._evict()
+
+    def drop(self, url: str, path: str, pin: FileVersion, damaged: Iterable[ByteRange]) -> None:
+        """Delete the entries that have bytes of some ranges."""
+        ranges = [*damaged]
+        for entry in self._entries(url, path, pin):
+            if any(entry.start < each.end and each.start < entry.end for each in ranges):
+                _remove(self._file(url, path, pin, entry))
 
     def can_store(self, pin: FileVersion, added: ByteRange) -> bool:
         return is_strong(pin.etag) and added.end <= pin.size and len(added) <= self.limit // _LARGEST_SHARE
@@ -275,6 +282,17 @@ def _remove(file: Path) -> bool:
         file.unlink(missing_ok=True)
         with suppress(OSError):
             file.parent.rmdir()
+        return True
+    return False
+
+
+def drop_cached(source: Source, path: str, pin: FileVersion, damaged: Iterable[ByteRange]) -> bool:
+    """Delete what is cached of ranges that cannot be decoded; return whether the source has a cache.
+
+    Responses are cached before they are decoded, and a source may send a damaged one.
+    """
+    if isinstance(source, CachedSource):
+        source.cache.drop(source.url, path, pin, damaged)
         return True
     return False
 

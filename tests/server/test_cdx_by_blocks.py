@@ -101,3 +101,28 @@ def test_stored_lists_need_no_list_of_crawls(
         with serving(by_index / "cdx", reading) as address:
             for name in (crawl, "latest"):
                 assert get(address, f"/{name}-index?{urlencode({'url': urls[0]})}").status == 200
+
+
+@pytest.mark.parametrize(("damaged", "statuses"), [(1, [200]), (2, [409, 200])])
+def test_damaged_blocks_are_requested_again(
+    by_index: Path,
+    whole_mirror: Path,
+    whole_settings: Settings,
+    servers: dict[str, str],
+    crawl_and_urls: tuple[str, list[str]],
+    tmp_path: Path,
+    damaged: int,
+    statuses: list[int],
+) -> None:
+    path = f"/{crawl_and_urls[0]}-index?{urlencode({'url': crawl_and_urls[1][0]})}"
+
+    def script(request: Request) -> Fault | None:
+        is_damaged = "/cdx-0" in request.path and request.attempt < damaged
+        return Fault(Kind.FLIPPED_BIT) if is_damaged else None
+
+    with FaultServer(whole_mirror, script=script) as source:
+        reading = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
+        with serving(by_index / "cdx", reading) as address:
+            answers = [get(address, path) for _ in statuses]
+    assert [answer.status for answer in answers] == statuses
+    assert answers[-1].text == get(servers["cdx"], path).text
