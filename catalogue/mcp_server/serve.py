@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -132,16 +131,17 @@ def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *,
     """
     import uvicorn  # noqa: PLC0415 - of no use on the standard streams
 
+    from catalogue.server.listening import StoppingServer, listen  # noqa: PLC0415 - imports uvicorn
+
     async def serve(listening: socket.socket) -> None:
         async with calls:
             app = server_of(calls).streamable_http_app(
                 streamable_http_path=_PATH, max_sessions=_MAX_SESSIONS, transport_security=_security(names)
             )
             options: Any = {"log_config": None, "access_log": False, "ws": "none", "server_header": False}
-            config = uvicorn.Config(app, timeout_graceful_shutdown=1, **options)
-            await uvicorn.Server(config).serve(sockets=[listening])
+            await StoppingServer(uvicorn.Config(app, **options), 1).serve(sockets=[listening])
 
-    with _listen(host, port) as listening:
+    with listen(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{listening.getsockname()[1]}{_PATH}")
         anyio.run(serve, listening)
@@ -156,12 +156,3 @@ def _security(names: Sequence[str]) -> TransportSecuritySettings:
         allowed_hosts=with_ports,
         allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in with_ports],
     )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        raise QueryError(f"cannot listen at {host}, port {port} ({why}); choose another --port") from error
