@@ -144,6 +144,8 @@ def serve(
         from catalogue.server.processes import ServerOptions, run
         from catalogue.server.service import Service
     _check_dataset(options)
+    if of_service["values"] and not of_service["on_demand"]:
+        raise QueryError("--values needs --harvest-on-demand")
     settings = options.settings()
 
     def ready(address: str) -> None:

@@ -68,6 +68,10 @@ class Service:
         self.memory = Memory(memory)
         self.figures = figures or Figures()
         self._first.create_store(to_write=on_demand)  # so that a missing crawl is always the same error
+        if values:
+            from catalogue.harvest.harvest_values import value_columns  # noqa: PLC0415 - a server of pages needs none
+
+            value_columns(self._first, values)  # an unknown column is an error before the first request
         self._store = self._first.open_store(create=False)
         self._source = self._first.source
         self._free: SimpleQueue[Session] = SimpleQueue()
