@@ -262,9 +262,7 @@ def test_text_of_a_receipt_is_no_command_and_does_not_change_the_terminal(comman
     ran = command("verify", "r", "--read-source")
     assert (ran.status, ran.err.count("\n"), "\x1b" in ran.err) == (2, 1, False)
     (proposed,) = shlex.split(ran.err.partition("run the same command with --source ")[2])
-    assert proposed == source.replace("\x1b", "\N{REPLACEMENT CHARACTER}").replace(
-        "\n", "\N{REPLACEMENT CHARACTER}"
-    )
+    assert proposed == source.replace("\x1b", "\N{REPLACEMENT CHARACTER}").replace("\n", "\N{REPLACEMENT CHARACTER}")
 
 
 @pytest.mark.parametrize("words", [["verify", "PIPE"], ["verify", "r", "--answer", "PIPE"]])
