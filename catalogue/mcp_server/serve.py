@@ -20,6 +20,7 @@ from catalogue.mcp_server.calls import CallFailed, Calls
 from catalogue.mcp_server.tool_models import Answer, CallCost, ErrorAnswer, PageAnswer, first_error
 from catalogue.mcp_server.tools import INSTRUCTIONS, TOOLS, Tool
 from catalogue.mcp_server.untrusted import visible_values
+from catalogue.query.parameters import with_fields
 from catalogue.settings import package_version
 
 _log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ async def _called(tool: Tool, given: dict[str, Any], calls: Calls) -> types.Call
     except CallFailed as failed:
         if isinstance(failed.reason, CatalogueError):
             kind = next((kind for each, kind in _KINDS if isinstance(failed.reason, each)), "other")
-            return _failed(kind, str(failed.reason), failed.cost)
+            return _failed(kind, with_fields(str(failed.reason)), failed.cost)
         _log.exception("the tool %s failed", tool.name)
         problem = f"internal error ({type(failed.reason).__name__}); see the log of the server"
         return _failed("other", problem, failed.cost)
