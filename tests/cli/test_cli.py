@@ -48,6 +48,7 @@ def sentence(ran: Ran) -> str:
         (["query", "x.com", "--from", "yesterday"], 2, "invalid time"),
         (["query", "x.com", "--subset", "wat"], 2, "choose among warc"),
         (["query", "*.com", "--exact-url"], 2, "is not a complete URL"),
+        (["plan", "http://a.com/", "--match", "host", "--exact-url"], 2, "--match host others; leave out one of them"),
         (["query", "x.com", "-o", "found.xyz"], 2, "add --format"),
         (["query", "x.com", "--format", "table", "-o", "found.txt"], 2, "--format table cannot be written to a file"),
         (["query", "x.com", "-o", "found.parquet.gz"], 2, "use a name without .gz"),
