@@ -31,7 +31,7 @@ from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of
 from tests.support.metrics import samples
-from tests.support.serving import get, harvested_in_part, running, serving_harvested
+from tests.support.serving import get, harvested_in_part, running, serving, serving_harvested
 
 base = pytest.fixture(scope="module")(serving_harvested)
 
@@ -51,7 +51,18 @@ base = pytest.fixture(scope="module")(serving_harvested)
         ({"Host": 'x"<script>'}, None),
     ],
 )
-def test_addresses_are_those_of_the_client(base: str, headers: dict[str, str], address: str | None) -> None:
+def test_addresses_are_those_of_the_client(
+    harvested_data: Path, settings: Settings, headers: dict[str, str], address: str | None
+) -> None:
+    with serving(harvested_data, settings, proxied=True) as base:
+        assert_addresses(base, headers, address or base)
+    direct = {name: value for name, value in headers.items() if name == "Host"}
+    with serving(harvested_data, settings) as base:
+        expected = address or base if headers == direct else f"http://{headers['Host']}"
+        assert_addresses(base, headers, expected)
+
+
+def assert_addresses(base: str, headers: dict[str, str], address: str) -> None:
     connection = HTTPConnection(urlsplit(base).netloc)
     connection.putrequest("GET", "/collinfo.json", skip_host=True)
     for name, value in headers.items():
@@ -60,7 +71,7 @@ def test_addresses_are_those_of_the_client(base: str, headers: dict[str, str], a
     listed = json.loads(connection.getresponse().read())
     assert listed
     for each in listed:
-        assert each["timegate"] == f"{address or base}/{each['id']}/"
+        assert each["timegate"] == f"{address}/{each['id']}/"
     connection.close()
 
 
