@@ -200,6 +200,15 @@ class NotHarvested(QueryError):
         return NotHarvested(f"{reason}, and {self}", crawl=self.crawl, call=self.call)
 
 
+class NothingStored(NotHarvested):
+    """Nothing is stored in the data folder."""
+
+    def __init__(self, what: str, folder: object, advice: str, *, call: str) -> None:
+        super().__init__(f"{what} in {folder} yet; {advice}", call=call)
+        self.without_folder = f"{what} yet; {advice}"
+        """The message for clients of a server."""
+
+
 class TooExpensive(QueryError):
     """The plan exceeds the limit of requests or bytes."""
 

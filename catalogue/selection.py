@@ -27,7 +27,7 @@ from catalogue.commoncrawl.crawls import (
     suggest_crawl,
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import FormatError, NotHarvested, QueryError, SourceError, UnknownCrawl
+from catalogue.errors import FormatError, NotHarvested, NothingStored, QueryError, SourceError, UnknownCrawl
 from catalogue.formatting import plural, several
 from catalogue.session import Session
 from catalogue.store.stored_lists import listed_crawls
@@ -257,11 +257,11 @@ def with_stored(session: Session, words: Iterable[str]) -> list[str]:
     """Replace the word ``stored`` by the stored crawls.
 
     Raises:
-        NotHarvested: if nothing is stored.
+        NothingStored: if nothing is stored.
     """
     stored = stored_crawls(session)
     if not stored:
-        raise nothing_stored(session)
+        raise _nothing_stored(session, "nothing is stored", "add crawls='latest', or ")
     return [each for word in words for each in (stored if word == STORED else [word])]
 
 
@@ -285,12 +285,9 @@ def stored_crawls(session: Session) -> list[str]:
     return newest_first([*session.metadata().requested_crawls, *session.block_lists.stored])
 
 
-def nothing_stored(session: Session) -> NotHarvested:
-    command = session.dataset.harvest_command("latest")
-    return NotHarvested(
-        f"nothing is stored in {session.data} yet; add crawls='latest', or run: {command}",
-        call=session.dataset.harvest_call("latest"),
-    )
+def _nothing_stored(session: Session, what: str, advice: str) -> NothingStored:
+    run = f"{advice}run: {session.dataset.harvest_command('latest')}"
+    return NothingStored(what, session.data, run, call=session.dataset.harvest_call("latest"))
 
 
 def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: Sequence[str] = ()) -> NotHarvested:
@@ -325,7 +322,7 @@ def select_stored(
             _check_name(session, crawl, _stored_list(session))
             raise not_stored(session, [crawl], 1, subsets)
     if not stored:
-        raise nothing_stored(session)
+        raise _nothing_stored(session, "no footers are stored", "")
     others = [word for word in parsed if word not in {"latest", *named}]
     return newest_first([*named, *(select_crawls(others, stored) if others else ())])
 

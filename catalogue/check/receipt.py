@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from catalogue.atomic_files import named, open_file, whole_file
 from catalogue.commoncrawl.manifests import COLLINFO
@@ -223,8 +225,11 @@ def check_source(receipt: Receipt, session: Session, report: Callable[[Progress]
     reads = [read for read in receipt.reads if read.source in hosts]
     if others := sorted({read.source for read in receipt.reads} - hosts):
         if not reads:
-            other = printable(others[0])
-            raise QueryError(f"the receipt is of {other}; run: catalogue verify --source {shlex.quote(other)}")
+            other = others[0]
+            place = printable(url2pathname(urlsplit(other).path) if other.startswith("file:") else other)
+            raise QueryError(
+                f"the receipt is of {printable(other)}; run the same command with --source {shlex.quote(place)}"
+            )
         yield from (f"ranges of {printable(other)} were not read" for other in others)
     at = Progress("reading", len(reads), 0)
 

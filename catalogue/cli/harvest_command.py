@@ -50,7 +50,7 @@ def crawls(options: Common, *, json_: bool) -> int:
         rows = crawl_rows(catalogue.session)
     shown = {row["crawl"] for row in rows}
     new = dict.fromkeys(rows[0] if rows else ["name", *_TIMES])
-    new |= {"has_table": True, "files_harvested": 0, "subsets": [], "num_rows": 0}
+    new |= {"has_table": True, "files_listed": None, "files_harvested": 0, "subsets": [], "num_rows": 0}
     rows = [{**new, "crawl": crawl} for crawl in listed.found if crawl not in shown] + rows
     if json_:
         for row in rows:
@@ -68,7 +68,9 @@ def crawls(options: Common, *, json_: bool) -> int:
 def _state(row: Mapping[str, Any]) -> str:
     if not row["has_table"]:
         return "has no columnar index"
-    return f"{row['files_harvested']} files: {', '.join(row['subsets'])}" if row["files_harvested"] else "no"
+    stored, listed = row["files_harvested"], row["files_listed"] or 0
+    count = f"{stored} of {plural(listed, 'file')}" if stored < listed else plural(stored, "file")
+    return f"{count}: {', '.join(row['subsets'])}" if stored else "no"
 
 
 @command()
@@ -307,7 +309,10 @@ def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
             what = error.crawl or ", ".join(crawls)
             raise QueryError(f"nothing of {what} is stored; see: catalogue status") from error
         names = ", ".join(chosen)
+        lists = len({*chosen} & {*catalogue.session.block_lists.stored})
         if not yes and not confirmed(f"Delete what is stored of {names}?"):
             raise QueryError(f"nothing was deleted; add --yes to delete what is stored of {names}")
         deleted = catalogue.forget(chosen)
-    options.say(f"{plural(deleted, 'footer')} of {names} deleted")
+    counts = {"footer": deleted, "list of blocks": lists}
+    what = " and ".join(plural(count, noun) for noun, count in counts.items() if count)
+    options.say(f"what is stored of {names} is deleted{what and f': {what}'}")

@@ -115,7 +115,7 @@ def _cores() -> int:
     metavar="FILE",
     help="Append a JSON object for each request to this file; - for standard error.",
 )
-@click.option("--proxied", is_flag=True, help="Log the last address of X-Forwarded-For, which a proxy has added.")
+@click.option("--proxied", is_flag=True, help="Use the headers X-Forwarded-For, -Host and -Proto, which a proxy sets.")
 def serve(
     options: Common,
     *,
@@ -144,6 +144,8 @@ def serve(
         from catalogue.server.processes import ServerOptions, run
         from catalogue.server.service import Service
     _check_dataset(options)
+    if of_service["values"] and not of_service["on_demand"]:
+        raise QueryError("--values needs --harvest-on-demand")
     settings = options.settings()
 
     def ready(address: str) -> None:
@@ -151,7 +153,8 @@ def serve(
         if not _is_loopback(host):
             options.say("all clients that reach this machine can send queries, which may cost requests to the source")
 
-    open_service = partial(Service, settings.data, settings, memory=memory << 20, notify=options.say, **of_service)
+    more = of_service | {"memory": memory << 20, "proxied": proxied, "notify": options.say}
+    open_service = partial(Service, settings.data, settings, **more)
     open_log = partial(AccessLog, access_log, proxied=proxied, notify=options.say) if access_log else None
     server = ServerOptions(open_service, open_log, options.say, host, port, workers, options.verbose)
     run(server, ready=ready)

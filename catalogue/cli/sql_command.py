@@ -87,7 +87,7 @@ def sql(
     catalogue sql < statements.sql
     catalogue sql
     """
-    from catalogue.export.ducklake_sql import add_column_chunks, attach_named, connect
+    from catalogue.export.ducklake_sql import add_column_chunks, attach_named, connect, without_column_chunks
     from catalogue.metadata_db.connection import answerable
 
     if json_ and format_ not in {None, "jsonl"}:
@@ -108,18 +108,9 @@ def sql(
         text = _statement(text.strip(), catalogue.session.dataset)
         with connect(catalogue.session) as connection, answerable():
             missing = attach_named(catalogue.session, connection, text)
-            statements = connection.extract_statements(text)
-            if format_ == "parquet" and len(statements) > 1:
-                raise QueryError("a Parquet file can have one result only; use one statement")
-            _bind(connection, text, statements, given)
-            printed = False
-            for each in statements:
-                connection.execute(each, {name: given[name] for name in each.named_parameters})
-                if {kind.name for kind in each.expected_result_type} != {"NOTHING"}:
-                    if printed and format_ in {"table", "csv"}:
-                        click.echo()
-                    _print(connection, format_)
-                    printed = True
+            if not chunks_of and (without := without_column_chunks(connection, text)):
+                options.say(f"{without}; add --column-chunks CRAWL")
+            _run_statements(connection, text, given, format_)
     return report_incomplete("the answer may be incomplete", missing)
 
 
@@ -162,6 +153,22 @@ def _bind(
         raise QueryError(f"${min(missing)} has no value; add --param {min(missing)}=VALUE")
     for name in given.keys() & variables:
         connection.execute(f"SET VARIABLE {name} = ?", [given[name]])
+
+
+def _run_statements(connection: "duckdb.DuckDBPyConnection", text: str, given: Mapping[str, str], format_: str) -> None:
+    """Run statements with their parameters, and print their results."""
+    statements = connection.extract_statements(text)
+    if format_ == "parquet" and len(statements) > 1:
+        raise QueryError("a Parquet file can have one result only; use one statement")
+    _bind(connection, text, statements, given)
+    printed = False
+    for each in statements:
+        connection.execute(each, {name: given[name] for name in each.named_parameters})
+        if {kind.name for kind in each.expected_result_type} != {"NOTHING"}:
+            if printed and format_ in {"table", "csv"}:
+                click.echo()
+            _print(connection, format_)
+            printed = True
 
 
 def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:

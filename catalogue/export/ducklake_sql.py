@@ -31,6 +31,7 @@ NO_DOWNLOADS = "SET autoinstall_known_extensions = false"
 _NAMED = re.compile(rf"\b{NAME}\b", re.IGNORECASE)
 _CAPTURES = re.compile(rf"\b{NAME}\s*\.\s*\"?(?:captures|snapshots)", re.IGNORECASE)
 """Certainly of the lake; ``cc`` can also be another name."""
+_COLUMN_CHUNKS = re.compile(r"\bcolumn_chunks\b", re.IGNORECASE)
 _WHEEL = "duckdb_extension_{}"
 
 
@@ -42,6 +43,15 @@ def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
     if requested - {crawl for (crawl,) in rows}:
         path = session.writable_database(changes=True)
         refresh(path, session.store, session.dataset, column_chunks=requested)
+
+
+def without_column_chunks(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
+    """Return a sentence about crawls that the view ``column_chunks`` does not have if the query names it."""
+    if not _COLUMN_CHUNKS.search(query):
+        return None
+    rows = connection.execute("SELECT crawl FROM derived.tables WHERE NOT column_chunks").fetchall()
+    crawls = newest_first(crawl for (crawl,) in rows)
+    return f"the view column_chunks has no rows of {join_first(crawls)}" if crawls else None
 
 
 def data_path(source: str) -> str:
@@ -115,6 +125,8 @@ def connect_for(session: Session, query: str) -> duckdb.DuckDBPyConnection:
     try:
         for problem in attach_named(session, connection, query):
             warnings.warn(problem, IncompleteAnswer, stacklevel=5)  # at the call of a method of Catalogue
+        if without := without_column_chunks(connection, query):
+            warnings.warn(f"{without}; column_chunks(CRAWL) adds them", IncompleteAnswer, stacklevel=5)
     except BaseException:
         connection.close()
         raise

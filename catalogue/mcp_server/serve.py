@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from catalogue.mcp_server.calls import CallFailed, Calls
 from catalogue.mcp_server.tool_models import Answer, CallCost, ErrorAnswer, PageAnswer, first_error
 from catalogue.mcp_server.tools import INSTRUCTIONS, TOOLS, Tool
 from catalogue.mcp_server.untrusted import visible_values
+from catalogue.query.parameters import with_fields
 from catalogue.settings import package_version
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ async def _called(tool: Tool, given: dict[str, Any], calls: Calls) -> types.Call
     except CallFailed as failed:
         if isinstance(failed.reason, CatalogueError):
             kind = next((kind for each, kind in _KINDS if isinstance(failed.reason, each)), "other")
-            return _failed(kind, str(failed.reason), failed.cost)
+            return _failed(kind, with_fields(str(failed.reason)), failed.cost)
         _log.exception("the tool %s failed", tool.name)
         problem = f"internal error ({type(failed.reason).__name__}); see the log of the server"
         return _failed("other", problem, failed.cost)
@@ -132,16 +132,17 @@ def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *,
     """
     import uvicorn  # noqa: PLC0415 - of no use on the standard streams
 
+    from catalogue.server.listening import StoppingServer, listen  # noqa: PLC0415 - imports uvicorn
+
     async def serve(listening: socket.socket) -> None:
         async with calls:
             app = server_of(calls).streamable_http_app(
                 streamable_http_path=_PATH, max_sessions=_MAX_SESSIONS, transport_security=_security(names)
             )
             options: Any = {"log_config": None, "access_log": False, "ws": "none", "server_header": False}
-            config = uvicorn.Config(app, timeout_graceful_shutdown=1, **options)
-            await uvicorn.Server(config).serve(sockets=[listening])
+            await StoppingServer(uvicorn.Config(app, **options), 1).serve(sockets=[listening])
 
-    with _listen(host, port) as listening:
+    with listen(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{listening.getsockname()[1]}{_PATH}")
         anyio.run(serve, listening)
@@ -156,12 +157,3 @@ def _security(names: Sequence[str]) -> TransportSecuritySettings:
         allowed_hosts=with_ports,
         allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in with_ports],
     )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        raise QueryError(f"cannot listen at {host}, port {port} ({why}); choose another --port") from error

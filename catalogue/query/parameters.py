@@ -1,6 +1,7 @@
 """The parameters of a query, for all interfaces."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -183,3 +184,9 @@ def typed(given: Mapping[str, Any]) -> dict[str, Any]:
     kept = (name for name, value in given.items() if value or type(value) is int or name == "patterns")
     found: dict[str, Any] = {name: given[name] for name in kept}
     return found | {name: comma_separated(found[name]) for name in ("columns", "subsets") if name in found}
+
+
+def with_fields(message: str) -> str:
+    """Write arguments of Python in a message as fields: ``crawls='latest'`` becomes ``crawl=latest``."""
+    names = {each.name: each.field for each in PARAMETERS}
+    return re.sub(rf"\b({'|'.join(names)})='([^']*)'", lambda match: f"{names[match[1]]}={match[2]}", message)

@@ -26,7 +26,6 @@ from catalogue.settings import package_version
 _MAX_CONNECTIONS = 4096
 """A connection that has sent half a head takes up to 64 KiB."""
 _HEAD_SECONDS = 20
-_SHUTDOWN_SECONDS = 3
 _REFUSES_GZIP = re.compile(r"gzip\s*;\s*q=0(\.0*)?\s*(,|$)", re.IGNORECASE)
 
 
@@ -102,7 +101,6 @@ def server_of(
         backlog=max(1, most // 4),  # as many are accepted before the first can replace another
         server_header=False,
         timeout_keep_alive=head_seconds,
-        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         callback_notify=every_second,
         timeout_notify=0,
     )

@@ -80,12 +80,13 @@ ROUTES = [Route("/collinfo.json", collinfo), Route("/{crawl}-index", index)]
 
 def base_url(request: Request) -> str:
     """Return the server's address as the client sees it, without a slash at the end."""
-    headers = request.headers
-    host = headers.get("x-forwarded-host", headers.get("host", "")).split(",")[0].strip()
+    headers, host, scheme = request.headers, request.headers.get("host", ""), request.url.scheme
+    if service_of(request).proxied:  # otherwise any client can send them
+        host = headers.get("x-forwarded-host", host).split(",")[0].strip()
+        scheme = headers.get("x-forwarded-proto", scheme)
     if not _HOST.fullmatch(host):
         host = "{}:{}".format(*request.scope["server"])
-    scheme = "https" if headers.get("x-forwarded-proto", request.url.scheme).startswith("https") else "http"
-    return f"{scheme}://{host}"
+    return f"{'https' if scheme.startswith('https') else 'http'}://{host}"
 
 
 def _entry(crawl: Crawl, base: str) -> dict[str, str]:

@@ -17,6 +17,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from catalogue.server.listening import StoppingServer
+
 _MAX_HEAD_BYTES = 64 << 10
 """The longest filters in use have about 5,000."""
 _QUEUE = 1024
@@ -54,7 +56,7 @@ class Connections(ServerState):
         first.transport.close()
 
 
-class Server(uvicorn.Server):
+class Server(StoppingServer):
     """A server with a limited number of connections."""
 
     server_state: Connections

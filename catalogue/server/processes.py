@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.server.application import server_of
 from catalogue.server.figures import Figures
+from catalogue.server.listening import listen
 from catalogue.server.monitoring import AccessLog
 from catalogue.server.service import Service
 
@@ -66,16 +67,9 @@ def run(options: ServerOptions, *, ready: Callable[[str], None]) -> None:
 def _listen(options: ServerOptions) -> socket.socket:
     if options.workers > 1 and sys.platform != "linux":
         raise QueryError("this system cannot divide connections among processes; leave out --workers")
-    try:
-        family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
-        with socket.create_server((options.host, options.port), family=family) as first:
-            address = first.getsockname()  # of no other server: sockets that share a port are not refused
-        return _shared((family, address))
-    except OSError as error:
-        # Python's own text repeats the address; unknown names have no number.
-        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        message = f"cannot listen at {options.host}, port {options.port} ({why}); choose another --port"
-        raise QueryError(message) from error
+    with listen(options.host, options.port) as first:
+        address = first.family, first.getsockname()  # of no other server: sockets that share a port are not refused
+    return _shared(address)
 
 
 def _shared(address: _Address) -> socket.socket:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from catalogue import errors
 from catalogue.captures import Captures
 from catalogue.plan.plan import ReadPlan
+from catalogue.query.parameters import with_fields
 from catalogue.session import Session
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ def describe_error(request: Request, error: Exception) -> tuple[int, str, dict[s
     match error:
         case HTTPException():
             return error.status_code, error.detail, dict(error.headers or {})
+        case errors.NothingStored():
+            return 404, with_fields(error.without_folder), {}
         case errors.NotHarvested() | errors.UnknownCrawl():
             status = 404
         case errors.BadRecord() | errors.BadDocument():  # 502 would be retried
@@ -105,7 +108,7 @@ def describe_error(request: Request, error: Exception) -> tuple[int, str, dict[s
         case _:
             service_of(request).notify(f"{request.url.path} failed: {type(error).__name__}: {error}")
             return 500, "internal error; see the server log", {}
-    return status, str(error), headers
+    return status, with_fields(str(error)), headers
 
 
 async def on_error(request: Request, error: Exception) -> Response:

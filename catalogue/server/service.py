@@ -50,6 +50,7 @@ class Service:
         on_demand: bool = False,
         values: Sequence[str] = (),
         strict: bool = False,
+        proxied: bool = False,
         memory: int = MEMORY,
         figures: Figures | None = None,
         notify: Callable[[str], None] = lambda _: None,
@@ -59,15 +60,19 @@ class Service:
 
         ``at_once`` queries run in parallel and ``max_queued`` may wait; a request to the source waits at most
         ``patience`` seconds. With ``on_demand``, crawls are harvested when they are requested, with the values of
-        some columns; with ``strict``, queries are refused that stored files may not answer completely. ``memory`` is
-        in bytes.
+        some columns; with ``strict``, queries are refused that stored files may not answer completely. ``proxied``
+        says that a proxy sets the headers of forwarded requests. ``memory`` is in bytes.
         """
-        self.strict = strict
+        self.strict, self.proxied = strict, proxied
         self.crawls = KnownCrawls()
         self._first = Session(data, settings, notify=notify, max_wait=patience, clock=clock)
         self.memory = Memory(memory)
         self.figures = figures or Figures()
         self._first.create_store(to_write=on_demand)  # so that a missing crawl is always the same error
+        if values:
+            from catalogue.harvest.harvest_values import value_columns  # noqa: PLC0415 - a server of pages needs none
+
+            value_columns(self._first, values)  # an unknown column is an error before the first request
         self._store = self._first.open_store(create=False)
         self._source = self._first.source
         self._free: SimpleQueue[Session] = SimpleQueue()

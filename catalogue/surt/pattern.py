@@ -337,6 +337,8 @@ def parse_key_patterns(
     texts: Iterable[str], keys: Keys, match: Match | None = None, *, exact_url: bool = False
 ) -> list[Pattern]:
     """Parse patterns; with ``exact_url`` each must be a complete URL."""
+    if exact_url and match not in {None, Match.EXACT}:
+        raise QueryError(f"exact_url=True matches one URL, and match='{match.value}' others; leave out one of them")
     patterns = [parse_key_pattern(text, keys, match) for text in texts]
     for pattern in patterns if exact_url else ():
         if pattern.url is None:

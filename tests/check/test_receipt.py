@@ -184,6 +184,22 @@ def test_command_reports_changes_by_its_status(answered: Answered) -> None:
     assert "other.jsonl has " in ran.err
 
 
+def test_names_the_option_that_reads_the_source_of_a_receipt(
+    answered: Answered, mirror: Path, crawl: str, tmp_path: Path
+) -> None:
+    odd = Path(copytree(answered.source, tmp_path / "it's odd %41"))
+    there = Command(tmp_path / "data", str(odd), tmp_path)
+    asked = ("query", "example.com", "--crawl", crawl, "--index", "columnar", "-o", "found.jsonl")
+    assert there("harvest", "--crawl", crawl).status == 0
+    assert there(*asked, "--receipt", "found.receipt").status == 0
+    here = Command(there.data, str(mirror), tmp_path)
+    ran = here("verify", "found.receipt", "--read-source")
+    (place,) = shlex.split(ran.err.partition("run the same command with --source ")[2])
+    assert (ran.status, Path(place)) == (2, odd)
+    ran = here("verify", "found.receipt", "--read-source", "--source", place)
+    assert (ran.status, ran.err) == (0, "")
+
+
 def sealed(*lines: str) -> bytes:
     """Return a receipt of these lines."""
     content = "".join(f"{line}\n" for line in lines).encode()
@@ -245,10 +261,8 @@ def test_text_of_a_receipt_is_no_command_and_does_not_change_the_terminal(comman
     assert ran.out.startswith("a\N{REPLACEMENT CHARACTER}[2J matches its receipt\n")
     ran = command("verify", "r", "--read-source")
     assert (ran.status, ran.err.count("\n"), "\x1b" in ran.err) == (2, 1, False)
-    proposed = shlex.split(ran.err.partition("run: ")[2])
-    assert proposed[-1] == source.replace("\x1b", "\N{REPLACEMENT CHARACTER}").replace(
-        "\n", "\N{REPLACEMENT CHARACTER}"
-    )
+    (proposed,) = shlex.split(ran.err.partition("run the same command with --source ")[2])
+    assert proposed == source.replace("\x1b", "\N{REPLACEMENT CHARACTER}").replace("\n", "\N{REPLACEMENT CHARACTER}")
 
 
 @pytest.mark.parametrize("words", [["verify", "PIPE"], ["verify", "r", "--answer", "PIPE"]])

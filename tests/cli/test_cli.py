@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 import catalogue
+from catalogue.demo import Miniature
+from catalogue.formatting import plural
 from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command, Ran
 from tests.support.faults import FaultServer, Kind, always
@@ -46,6 +48,7 @@ def sentence(ran: Ran) -> str:
         (["query", "x.com", "--from", "yesterday"], 2, "invalid time"),
         (["query", "x.com", "--subset", "wat"], 2, "choose among warc"),
         (["query", "*.com", "--exact-url"], 2, "is not a complete URL"),
+        (["plan", "http://a.com/", "--match", "host", "--exact-url"], 2, "--match host others; leave out one of them"),
         (["query", "x.com", "-o", "found.xyz"], 2, "add --format"),
         (["query", "x.com", "--format", "table", "-o", "found.txt"], 2, "--format table cannot be written to a file"),
         (["query", "x.com", "-o", "found.parquet.gz"], 2, "use a name without .gz"),
@@ -203,15 +206,26 @@ def test_harvests_before_other_commands(command: Command, mirror: Path, words: t
     assert ran.json_lines()
 
 
-def test_forgets_crawls(command: Command, mirror: Path) -> None:
-    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
-    assert command("harvest", "--crawl", newest).status == 0
-    assert command("sql", "from files", "--json").json_lines()
+def test_forgets_crawls(miniature: Miniature, tmp_path: Path) -> None:
+    command, newest = Command(tmp_path / "data", str(miniature.folder), tmp_path), miniature.crawls[0]
+    assert command("harvest", "--crawl", newest, "--index", "both").status == 0
+    files = len(command("sql", "from files", "--json").json_lines())
     refused = command("forget", "--crawl", "latest")
     assert (refused.status, newest in sentence(refused)) == (2, True)
     forgotten = command("forget", "--crawl", "latest", "--yes")
-    assert (forgotten.status, newest in forgotten.err) == (0, True)
+    assert forgotten.status == 0
+    deleted = f"what is stored of {newest} is deleted: {plural(files, 'footer')} and 1 list of blocks\n"
+    assert forgotten.err == deleted
     assert command("sql", "from files", "--json").out == ""
+
+
+def test_counts_the_harvested_files_of_crawls(command: Command, mirror: Path) -> None:
+    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
+    assert command("harvest", "--crawl", newest).status == 0
+    row = command("crawls", "--json").json_lines()[0]
+    assert 0 < row["files_harvested"] < row["files_listed"]
+    counted = f"{row['files_harvested']} of {row['files_listed']} files: warc"
+    assert counted in command("crawls").out
 
 
 def test_writes_to_device_files(asking: Command, tmp_path: Path) -> None:

@@ -4,11 +4,14 @@ import csv
 import io
 import re
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow.parquet as pq
+import pytest
 
 import catalogue
 from catalogue.selection import stored_crawls
+from catalogue.settings import Settings
 from tests.cli.test_cli_terminal import on_a_terminal
 from tests.support.commands import Command, Ran, ended
 from tests.support.warm import Forked
@@ -91,6 +94,25 @@ def test_binds_parameters(asking: Command, harvested: catalogue.Catalogue) -> No
     hostile = "x'; select 'injected' as it; --"
     assert asking("sql", "select $a as it", "--param", f"a={hostile}", "--json").json_lines() == [{"it": hostile}]
     assert asking("sql", "find-key", "--param", f"key={hostile}", "--json").status == 0
+
+
+def test_says_how_to_fill_column_chunks(untaught_data: Path, mirror: Path, settings: Settings, tmp_path: Path) -> None:
+    run = Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
+    crawls = run("sql", "select crawl from crawls where files_harvested > 0", "--format", "csv").out.split()[1:]
+    for words in (["bytes-by-column"], ["select count(*) from Column_Chunks"]):
+        ran = run("sql", *words, "--json")
+        assert ran.status == 0
+        assert f"no rows of {crawls[0]}" in ran.err
+        assert "; add --column-chunks CRAWL" in ran.err
+    filled = run("sql", "bytes-by-column", "--json", *(f"--column-chunks={crawl}" for crawl in crawls[1:]))
+    assert {row["crawl"] for row in filled.json_lines()} == {*crawls[1:]}
+    assert filled.err == ""
+    assert f"no rows of {crawls[0]};" in run("sql", "bytes-by-column").err
+    with catalogue.open(run.data, settings=settings) as cat:
+        with pytest.warns(catalogue.IncompleteAnswer, match=f"no rows of {crawls[0]}; column_chunks"):
+            cat.sql("from column_chunks")
+        assert len(cat.column_chunks(crawls[0]))
+    assert run("sql", "bytes-by-column").err == ""
 
 
 def test_shell_lists_only_public_views(asking: Command) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import catalogue
 from catalogue.commoncrawl.crawls import check_crawl_name, closest_crawl, select_crawls, select_subsets
+from catalogue.demo import Miniature
 from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
 from catalogue.query.filters import languages, media_types
 from catalogue.query.resolved_query import check_columns
@@ -159,6 +160,15 @@ def test_python_errors_name_calls(some: catalogue.Catalogue, mirror: Path, tmp_p
         assert step == f"harvest('{stored}', subsets=['robotstxt'])"
     with catalogue.open(tmp_path / "new", settings=settings, table="hosts") as hosts:
         assert next_step(hosts.files) == "define('COLUMN', manifest='PATH'), then cat.harvest()"
+
+
+def test_advice_about_stored_footers_names_no_option_that_fails(tmp_path: Path, miniature: Miniature) -> None:
+    command = Command(tmp_path / "data", str(miniature.folder), tmp_path)
+    assert command("harvest", "--crawl", "latest", "--index", "cdx").status == 0
+    for words in (["export", "ducklake"], ["export", "iceberg", "index.iceberg"], ["backfill"], ["sample"]):
+        reported = sentence(command(*words))
+        assert "no footers are stored in" in reported
+        assert reported.endswith("yet; run: catalogue harvest --crawl latest")
 
 
 def test_suggests_datasets(command: Command) -> None:

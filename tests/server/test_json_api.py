@@ -212,9 +212,14 @@ def test_status_is_the_coverage(address: str, harvested: Catalogue) -> None:
 def test_without_harvest(tmp_path: Path) -> None:
     with serving(tmp_path / "data", Settings(source=str(tmp_path), cache=tmp_path)) as address:
         assert answer(address, "status")["coverage"] == []
-        for name, parameters in (("query", {"url": "a.example"}), ("row_groups", {}), ("plan", {"url": "a.example"})):
-            got = request(address, name, **parameters)
-            assert (got.status, "catalogue harvest" in got.json["message"]) == (404, True)
+        run = "run: catalogue harvest --crawl latest"
+        of_query = f"nothing is stored yet; add crawl=latest, or {run}"
+        for name, message in (
+            *(("query?url=*", of_query), ("plan?url=*", of_query)),
+            ("row_groups", f"no footers are stored yet; {run}"),
+        ):
+            got = get(address, f"/api/{name}")
+            assert (got.status, got.json["message"]) == (404, message)
 
 
 # ---- errors ----

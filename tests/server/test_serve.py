@@ -31,7 +31,7 @@ from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of
 from tests.support.metrics import samples
-from tests.support.serving import get, harvested_in_part, running, serving_harvested
+from tests.support.serving import get, harvested_in_part, running, serving, serving_harvested
 
 base = pytest.fixture(scope="module")(serving_harvested)
 
@@ -51,7 +51,18 @@ base = pytest.fixture(scope="module")(serving_harvested)
         ({"Host": 'x"<script>'}, None),
     ],
 )
-def test_addresses_are_those_of_the_client(base: str, headers: dict[str, str], address: str | None) -> None:
+def test_addresses_are_those_of_the_client(
+    harvested_data: Path, settings: Settings, headers: dict[str, str], address: str | None
+) -> None:
+    with serving(harvested_data, settings, proxied=True) as base:
+        assert_addresses(base, headers, address or base)
+    direct = {name: value for name, value in headers.items() if name == "Host"}
+    with serving(harvested_data, settings) as base:
+        expected = address or base if headers == direct else f"http://{headers['Host']}"
+        assert_addresses(base, headers, expected)
+
+
+def assert_addresses(base: str, headers: dict[str, str], address: str) -> None:
     connection = HTTPConnection(urlsplit(base).netloc)
     connection.putrequest("GET", "/collinfo.json", skip_host=True)
     for name, value in headers.items():
@@ -60,7 +71,7 @@ def test_addresses_are_those_of_the_client(base: str, headers: dict[str, str], a
     listed = json.loads(connection.getresponse().read())
     assert listed
     for each in listed:
-        assert each["timegate"] == f"{address or base}/{each['id']}/"
+        assert each["timegate"] == f"{address}/{each['id']}/"
     connection.close()
 
 
@@ -278,6 +289,21 @@ def test_refuses_used_port(asking: Command) -> None:
     assert ran.status == 2
     assert ran.err.count("127.0.0.1") == 1
     assert "(Address already in use); choose another --port" in ran.err
+
+
+def test_refuses_unknown_hosts(asking: Command) -> None:
+    for words in (["serve"], ["mcp", "--http", "--allow-host", "nosuch.invalid"]):
+        ran = asking(*words, "--host", "nosuch.invalid", "--port", "0")
+        assert ran.status == 2
+        assert ran.err.endswith("; choose another --host\n")
+
+
+def test_refuses_invalid_values_before_it_listens(asking: Command) -> None:
+    ran = asking("serve", "--port", "0", "--harvest-on-demand", "--values", "nosuch", "--workers", "1")
+    assert (ran.status, "there is no column 'nosuch'" in ran.err) == (2, True)
+    assert "serving" not in ran.err
+    ran = asking("serve", "--port", "0", "--values", "fetch_status")
+    assert (ran.status, ran.err) == (2, "catalogue: --values needs --harvest-on-demand\n")
 
 
 def test_refuses_other_datasets(asking: Command) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 
 from catalogue.server.service import Service
 from catalogue.settings import Settings
-from tests.server.test_processes import assert_imported_little
+from tests.server.test_processes import assert_imported_little, started
 from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.serving import get, running, serving
@@ -201,6 +202,16 @@ def test_serves_others_while_50_clients_do_not_read(base: str, crawl: str) -> No
             connection = stack.enter_context(connected(base))
             connection.sendall(f"GET /{crawl}-index?url=* HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         check_is_served(base, crawl)
+
+
+def test_stops_without_an_error_while_clients_do_not_read(asking: Command, crawl: str) -> None:
+    with started(asking.start, workers=1) as (process, base), connected(base) as connection:
+        connection.sendall(f"GET /{crawl}-index?url=* HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 20)
+        assert connection.recv(1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 143
+        assert process.stderr
+        assert process.stderr.read() == b"stopped\n"
 
 
 def test_answers_without_waiting_for_a_body(base: str, crawl: str) -> None:
