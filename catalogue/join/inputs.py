@@ -13,13 +13,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import open_file
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
-from catalogue.parquet.arrow_arrays import binaries
+from catalogue.parquet.arrow_arrays import binaries, integer, integers, positions
 from catalogue.query.literals import literal
 
 Input: TypeAlias = Any
@@ -68,7 +70,7 @@ def open_input(keys: Input, on: str | None) -> Iterator[OpenInput]:
     _check_types(keys.schema)
     yield OpenInput(
         map(_plain, keys.to_batches(_BATCH)),
-        _plain(keys.schema.empty_table()).schema,
+        _plain(keys.slice(0, 0)).schema,
         _column(keys.schema, on, "the table"),
         "row",
     )
@@ -151,15 +153,33 @@ def _plain(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _plain_column(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    if pa.types.is_dictionary(column.type):
-        if isinstance(column, pa.ChunkedArray):
-            return pa.chunked_array(map(_plain_column, column.chunks or [pa.array([], column.type)]))
+    kind = column.type
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array(map(_plain_column, column.chunks or [pa.nulls(0, kind)]))
+    if pa.types.is_dictionary(kind):
         values = _plain_column(column.dictionary)  # of a type that functions know
         return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
-    if pa.types.is_string_view(column.type) or pa.types.is_large_string(column.type):
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return column.cast(pa.string())
-    if pa.types.is_binary_view(column.type) or pa.types.is_large_binary(column.type):
+    if pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
         return column.cast(pa.binary())
+    if pa.types.is_struct(kind):
+        parts = [_plain_column(column.field(at)) for at in range(kind.num_fields)]
+        fields = [field.with_type(part.type) for field, part in zip(kind, parts, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=column.is_null())
+    if pa.types.is_fixed_size_list(kind):
+        size = kind.list_size
+        values = _plain_column(column.values.slice(column.offset * size, len(column) * size))
+        plain = pa.list_(kind.value_field.with_type(values.type), size)
+        return pa.FixedSizeListArray.from_arrays(values, type=plain, mask=column.is_null())
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        counts = pc.fill_null(pc.list_value_length(column).cast(pa.int64()), integer(0, pa.int64()))
+        ends = positions(np.append([0], np.cumsum(integers(counts))))
+        values = _plain_column(column.flatten())  # only those of this piece
+        field, mask = kind.value_field.with_type(values.type), column.is_null()
+        if pa.types.is_large_list(kind):
+            return pa.LargeListArray.from_arrays(ends, values, type=pa.large_list(field), mask=mask)
+        return pa.ListArray.from_arrays(ends.cast(pa.int32()), values, type=pa.list_(field), mask=mask)
     return column
 
 

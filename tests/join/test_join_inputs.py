@@ -112,6 +112,32 @@ def test_reads_tables(both: Catalogue, crawl: str, name: str, tmp_path: Path) ->
         assert found.input_rows == 3
 
 
+NESTED: list[tuple[Any, list[Any]]] = [
+    (pl.List(pl.String), [["a"], None, ["b", "longer than twelve bytes"]]),
+    (pl.List(pl.Binary), [[b"a"], [], None]),
+    (pl.List(pl.Categorical), [["a"], ["b", None], None]),
+    (pl.Array(pl.String, 2), [["a", "b"], None, ["c", "d"]]),
+    (pl.Struct({"x": pl.String, "y": pl.List(pl.String)}), [{"x": "a", "y": ["b"]}, None, {"x": None, "y": None}]),
+]
+
+
+@pytest.mark.parametrize("how", ["semi", "inner"])
+def test_nested_columns_of_polars(both: Catalogue, crawl: str, how: str) -> None:
+    named = {f"n{number}": pl.Series(values, dtype=kind) for number, (kind, values) in enumerate(NESTED)}
+    frame = pl.DataFrame({"url": URLS, **named})
+    for given in (frame, pl.concat([frame.head(1), frame.slice(1)], rechunk=False)):
+        rows = both.join(given, how=how, crawls=crawl).to_arrow().to_pylist()
+        assert {row["row_id"] for row in rows} == {*FOUND}
+        for row in rows:
+            assert [row[f"input_{name}"] for name in named] == [values[row["row_id"] - 1] for _, values in NESTED]
+
+
+def test_result_read_by_polars_is_an_input(both: Catalogue, crawl: str, tmp_path: Path) -> None:
+    found = both.join(URLS, tmp_path / "found.parquet", how="crawls", crawls=crawl)
+    again = both.join(pl.read_parquet(tmp_path / "found.parquet"), on="input_key", how="crawls", crawls=crawl)
+    assert again.to_arrow()["input_crawls"].to_pylist() == found.to_arrow()["crawls"].to_pylist()
+
+
 def test_types_that_no_result_has_are_refused(both: Catalogue, crawl: str, tmp_path: Path) -> None:
     repeated = pa.RunEndEncodedArray.from_arrays([3], [1])
     keys = pa.table({"url": URLS, "n": pa.StructArray.from_arrays([repeated], ["of"])})
