@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,14 @@ def test_columns_of_types_of_others(both: Catalogue, crawl: str, keys: list[str]
         [{"input_own": 7, "input_url": keys[0]}],
         [{"input_own": 8, "input_url": keys[1]}],
     ]
+
+
+def test_texts_among_other_values_of_json(both: Catalogue, crawl: str, tmp_path: Path) -> None:
+    lines = (json.dumps({'my "url': value}) for value in (URLS[0], 5, None, ""))
+    (tmp_path / "urls.jsonl").write_text("\n".join(lines))
+    found = both.join(tmp_path / "urls.jsonl", tmp_path / "out", how="semi", crawls=crawl)
+    assert found.to_arrow()['input_my "url'].to_pylist() == URLS[:1]
+    assert (found.input_rows, found.invalid) == (4, 2)  # 5 is the name of a host
 
 
 def test_reads_captures(both: Catalogue, crawl: str) -> None:
