@@ -51,6 +51,14 @@ def damaged(file: bytes) -> bytes:
 
 FILES: dict[str, bytes] = {
     "lines.txt": text(*URLS),
+    "cr.txt": text(*URLS, end="\r"),
+    "cr.csv": text("id,url", *(f"1,{url}" for url in URLS), end="\r"),
+    "stdin": text("url", *URLS),
+    "table": text("# from a database", "", "rank;URL", *(f"1;{url}" for url in URLS)),
+    "tabs.txt": text('"url"\t"rank"', *(f"{url}\t1" for url in URLS)),
+    "lines": gzip.compress(text(*(f'{{"url": "{url}"}}' for url in URLS))),
+    "array": text("[", ", ".join(f'{{"url": "{url}"}}' for url in URLS), "]"),
+    "index.csv": text(",url", *(f"{number},{url}" for number, url in enumerate(URLS))),
     "no-end.txt": text(*URLS)[:-1],
     "crlf.txt": text(*URLS, end="\r\n"),
     "bom.txt": b"\xef\xbb\xbf" + text(*URLS),
@@ -156,6 +164,12 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "blank.txt": (b"\n \n", "none of the 0 lines is a URL"),
     "script.txt": (b"javascript:void(0)\n", "none of the 1 line is a URL"),
     "several.csv": (b"a,b\n1,2\n", "has the columns a, b; name the one with the keys"),
+    "usual.csv": (
+        b"host,link\na.example,http://a.example/b\n",
+        "has the columns host, link; name the one with the keys",
+    ),
+    "labels.csv": (b"is\ncom\n", "labels.csv has no header; its first line must name the columns"),
+    "empty.csv": (b"", "empty.csv has no header"),
     "ragged.csv": (b"url,x\nhttp://example.com/,1\nhttp://example.com/,2,3\n", "ragged.csv cannot be read: "),
     "headless.csv": (text(*URLS), "headless.csv has no header"),
     "domains.csv": (b"example.com\nexample.org\n", "domains.csv has no header; its first line must name the columns"),
@@ -271,16 +285,18 @@ def test_lists_lines_that_are_no_url(both: Catalogue, crawl: str, tmp_path: Path
 
 def test_command_line(mirror_of: Command, crawl: str, tmp_path: Path) -> None:
     (tmp_path / "urls.csv").write_bytes(text("link,n", *(f"{url},1" for url in URLS), "not a url,2"))
-    ran = mirror_of("join", "urls.csv", "--crawl", crawl, "--how", "crawls", "-o", "found.parquet")
+    ran = mirror_of("join", "urls.csv", "--on", "link", "--crawl", crawl, "--how", "crawls", "-o", "found.parquet")
     assert (ran.status, ran.out) == (0, "")
     assert "3 rows in found.parquet, of 2 keys" in ran.err
     assert "1 row of the input without a valid key" in ran.err
-    ran = mirror_of("join", "urls.csv", "--crawl", crawl, "-o", "found", "--json")
+    ran = mirror_of("join", "urls.csv", "--on", "link", "--crawl", crawl, "-o", "found", "--json")
     assert ran.json()["complete"]
     assert ran.json()["invalid"] == 1
     words = ["join", "-", "--crawl", crawl, "--dry-run", "--json"]
-    with Forked(words, mirror_of.environment(), tmp_path, given=text(*URLS)) as piped:
-        assert ended(piped).json()["rows"] == 3
+    columns = (tmp_path / "urls.csv").read_bytes()
+    for given, more, rows in (text(*URLS), [], 3), (FILES["tabs.tsv"], [], 3), (columns, ["--on", "link"], 4):
+        with Forked([*words, *more], mirror_of.environment(), tmp_path, given=given) as piped:
+            assert ended(piped).json()["rows"] == rows
     for wrong, message in (
         (["urls.csv", "-o", "urls.csv"], "a join writes Parquet"),
         (["urls.csv", "--crawl", crawl], "no output"),
