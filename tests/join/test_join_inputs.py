@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue import Catalogue
-from catalogue.errors import QueryError
+from catalogue.errors import QueryError, TooExpensive
 from tests.support.amounts import in_part
 from tests.support.commands import Command, ended
 from tests.support.warm import Forked
@@ -196,11 +196,28 @@ def test_refuses_files_in_one_sentence(both: Catalogue, crawl: str, name: str, t
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 700
-    if name != "empty.txt":
-        return
-    right = tmp_path / "right.txt"
-    right.write_bytes(text(*URLS))
-    assert both.join(right, tmp_path / "out", crawls=crawl).rows  # the same output may be used then
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("output", ["out", "there", "out.parquet"])
+def test_refused_join_leaves_nothing(both: Catalogue, crawl: str, output: str, tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_bytes(text(*URLS, "no url"))
+    (tmp_path / "there").mkdir()
+    before = {*tmp_path.rglob("*")}
+
+    def refuse(_: object) -> None:
+        raise TooExpensive("over budget")
+
+    refused: list[dict[str, Any]] = [{"agree": refuse}, {"on": "url"}, {"columns": ["none"], "index": "cdx"}]
+    for options in refused:
+        with pytest.raises(QueryError):
+            both.join(tmp_path / "urls.txt", tmp_path / output, **{"crawls": crawl} | options)
+        assert {*tmp_path.rglob("*")} == before
+    assert both.join(tmp_path / "urls.txt", tmp_path / output, crawls=crawl).rows
+    kept = {*tmp_path.rglob("*")}
+    with pytest.raises(QueryError):
+        both.join(tmp_path / "urls.txt", tmp_path / output, crawls=crawl, on="url")
+    assert {*tmp_path.rglob("*")} == kept
 
 
 @pytest.mark.parametrize("keys", [5, None, [{"a": 1}], ["\ud800"], pa.table({}), pa.table({"n": [[1]]})])
