@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS
 from catalogue.errors import QueryError
+from catalogue.query.list_header import URL, has_column, header_of, is_skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _PARQUET, _ARROW, _ARROW_STREAM, _GZIP = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"\x1f\x8b"
-_URL = "url"
 _IN_URLS = set("./*:")
 _BATCH_ROWS = 1 << 14
 """Rows as Python objects at a time. Arrow needs a tenth of their memory."""
@@ -64,21 +64,21 @@ def _lines(text: io.TextIOWrapper, name: str) -> Iterator[str]:
 def _patterns(lines: Iterator[str], name: str) -> Iterator[tuple[int, str]]:
     before = 0
     for first in lines:
-        if first.strip() and not first.startswith("#"):
+        if not is_skipped(first):
             break
         before += 1
     else:
         return
-    with_semicolons = _URL in (field.strip().lower() for field in first.split(";"))
-    delimiter = "\t" if "\t" in first else ";" if with_semicolons else ","
-    header = [field.strip().lower() for field in next(csv.reader([first], delimiter=delimiter))]
-    if _URL not in header and not name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
+    unzipped = name.lower().removesuffix(".gz")
+    delimiter, header = header_of(first, tabs=unzipped.endswith(".tsv"))
+    has_url = has_column(header)
+    if not has_url and not unzipped.endswith((".csv", ".tsv")):
         yield from ((number, line.rstrip("\r\n")) for number, line in enumerate(chain([first], lines), before + 1))
         return
-    if _URL not in header and len(header) > 1:
+    if not has_url and len(header) > 1:
         raise QueryError(f"{name} has no column url, but {', '.join(header)}; rename the column with the URLs to url")
-    at = header.index(_URL) if _URL in header else 0
-    without_header = _URL not in header and not _IN_URLS.isdisjoint(header[0])
+    at = [field.lower() for field in header].index(URL) if has_url else 0
+    without_header = not has_url and not _IN_URLS.isdisjoint(header[0])
     rows = csv.reader(chain([first] if without_header else [], lines), delimiter=delimiter)
     for row in rows:
         if row and not row[0].startswith("#"):

@@ -13,25 +13,26 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import open_file
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
-from catalogue.parquet.arrow_arrays import binaries
+from catalogue.parquet.arrow_arrays import binaries, integer, integers, positions
+from catalogue.query.list_header import URL, has_column, header_of, is_skipped
 from catalogue.query.literals import file_literal, literal
 
 Input: TypeAlias = Any
 """Path of a file; or captures, an Arrow table, a DataFrame or column of pandas or polars, or texts."""
 
 TEXT_COLUMN = "key"
-_NAMES = ("url_surtkey", "url", "key", "host", "url_host_name", "domain", "link")
-"""Names of columns with keys, the most certain first."""
-_HOST = re.compile(r"(?:[\w-]+\.)+(?:[^\W\d]{2,}|xn--[\w-]+|\d{1,3})\.?(?:[:/].*)?")
 _PARQUET, _GZIP, _ZSTD = b"PAR1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
+_CSV = {".csv", ".tsv"}
 _JSON = {".json", ".jsonl", ".ndjson"}
+_STARTS_JSON = re.compile(r"\s*(?:\{|\[\s*(?:[{\"]|$))")
 _CHUNK = 4 << 20
 _BATCH = 1 << 16
 _PARQUET_ROWS, _PARQUET_BUFFER = 1 << 14, 1 << 20
@@ -57,7 +58,7 @@ class OpenInput:
 
 @contextmanager
 def open_input(keys: Input, on: str | None) -> Iterator[OpenInput]:
-    """Open an input, whose keys are in the column ``on``; by default the only one, or one with a usual name.
+    """Open an input, whose keys are in the column ``on``; by default the only one, or ``url``.
 
     Raises:
         QueryError: if it cannot be read, or no column is chosen.
@@ -70,7 +71,7 @@ def open_input(keys: Input, on: str | None) -> Iterator[OpenInput]:
     _check_types(keys.schema)
     yield OpenInput(
         map(_plain, keys.to_batches(_BATCH)),
-        _plain(keys.schema.empty_table()).schema,
+        _plain(keys.slice(0, 0)).schema,
         _column(keys.schema, on, "the table"),
         "row",
     )
@@ -153,15 +154,33 @@ def _plain(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _plain_column(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    if pa.types.is_dictionary(column.type):
-        if isinstance(column, pa.ChunkedArray):
-            return pa.chunked_array(map(_plain_column, column.chunks or [pa.array([], column.type)]))
+    kind = column.type
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array(map(_plain_column, column.chunks or [pa.nulls(0, kind)]))
+    if pa.types.is_dictionary(kind):
         values = _plain_column(column.dictionary)  # of a type that functions know
         return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
-    if pa.types.is_string_view(column.type) or pa.types.is_large_string(column.type):
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return column.cast(pa.string())
-    if pa.types.is_binary_view(column.type) or pa.types.is_large_binary(column.type):
+    if pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
         return column.cast(pa.binary())
+    if pa.types.is_struct(kind):
+        parts = [_plain_column(column.field(at)) for at in range(kind.num_fields)]
+        fields = [field.with_type(part.type) for field, part in zip(kind, parts, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=column.is_null())
+    if pa.types.is_fixed_size_list(kind):
+        size = kind.list_size
+        values = _plain_column(column.values.slice(column.offset * size, len(column) * size))
+        plain = pa.list_(kind.value_field.with_type(values.type), size)
+        return pa.FixedSizeListArray.from_arrays(values, type=plain, mask=column.is_null())
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        counts = pc.fill_null(pc.list_value_length(column).cast(pa.int64()), integer(0, pa.int64()))
+        ends = positions(np.append([0], np.cumsum(integers(counts))))
+        values = _plain_column(column.flatten())  # only those of this piece
+        field, mask = kind.value_field.with_type(values.type), column.is_null()
+        if pa.types.is_large_list(kind):
+            return pa.LargeListArray.from_arrays(ends, values, type=pa.large_list(field), mask=mask)
+        return pa.ListArray.from_arrays(ends.cast(pa.int32()), values, type=pa.list_(field), mask=mask)
     return column
 
 
@@ -186,7 +205,13 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
             with _errors(path, duckdb.Error):
                 connection = stack.enter_context(duckdb.connect())
                 reader = connection.execute(f"FROM {function}").to_arrow_reader(_BATCH)
+                kinds = {name: str(kind) for name, kind, *_ in connection.description or ()}
             column = _column(reader.schema, on, str(path))
+            if kinds[column] == "JSON":  # where it has texts and other values, so that texts are in quotes
+                name = '"' + column.replace('"', '""') + '"'
+                with _errors(path, duckdb.Error):
+                    query = f"SELECT * REPLACE ({name} ->> '$' AS {name}) FROM {function}"
+                    reader = connection.execute(query).to_arrow_reader(_BATCH)
             yield OpenInput(_guarded(path, reader, duckdb.Error), reader.schema, column, "row")
         else:
             if on is not None:
@@ -196,13 +221,9 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
             yield OpenInput(_guarded(path, lines), schema, TEXT_COLUMN, "line")
 
 
-def _are_names(cells: Sequence[str], on: str | None) -> bool:
-    """Return whether the first line of a file names its columns; otherwise its first key would be lost."""
-    if not cells or any(not each.strip() or "://" in each for each in cells):
-        return False
-    if any(each == on or each.lower() in _NAMES for each in cells):
-        return True
-    return not any(each.strip().isdigit() or (len(cells) == 1 and _HOST.fullmatch(each.strip())) for each in cells)
+def _are_values(fields: Sequence[str]) -> bool:
+    """Return whether the first line of a file may have a key, which would be lost as the name of a column."""
+    return len(fields) <= 1 or any(not field or "://" in field or field.isdigit() for field in fields)
 
 
 def _starts_with(file: BinaryIO, magic: bytes) -> bool:
@@ -230,24 +251,39 @@ def _reader_of(path: Path, file: BinaryIO, on: str | None) -> str | None:
     if kind == ".parquet":
         raise QueryError(f"{path} is not a Parquet file; its first bytes are {start!r}")
     packed = "gzip" if start.startswith(_GZIP) else "zstd" if start == _ZSTD else "uncompressed"
-    if kind in _JSON:
+    before, first = _first_line(path, strict=kind in _CSV)
+    if kind in _JSON or (kind not in _CSV and _STARTS_JSON.match(first)):
         options = f"sample_size = -1, maximum_object_size = {_LONGEST}, {_PLAIN}"
         return f"read_json({name}, compression = '{packed}', {options})"
-    if kind not in _DELIMITERS:
-        return None
-    with _unzipped(file) as lines:
-        header = lines.readline(_LONGEST).decode("utf-8-sig")
-    delimiter = next((each for each in _DELIMITERS[kind] if each in header), _DELIMITERS[kind][0])
-    names = next(csv.reader([header], delimiter=delimiter), [])
-    if not _are_names(names, on):
-        advice = "; for a list without columns, use a name that ends in .txt" if len(names) == 1 else ""
-        raise QueryError(f"{path} has no header; its first line must name the columns, such as url{advice}")
+    columns = () if on is None else (on,)
+    delimiter, names = header_of(first, *columns, tabs=kind == ".tsv")
+    if not has_column(names, *columns):
+        if kind not in _CSV:
+            return None
+        if on is None and _are_values(names):
+            advice = "; for a list without columns, use a name that ends in .txt" if len(names) == 1 else ""
+            message = "its first line must name the columns, such as url, or the column must be given, as in on='link'"
+            raise QueryError(f"{path} has no header; {message}{advice}")
+    names = [each or f"column{at}" for at, each in enumerate(names)]  # such as the index of pandas
+    return _read_csv(path, before, delimiter, names, packed.replace("uncompressed", "none"))
+
+
+def _first_line(path: Path, *, strict: bool) -> tuple[int, str]:
+    """Return the first line that is not blank and no comment, and the number of lines before it."""
+    before = 0
+    with open_file(path) as file, _unzipped(file) as lines:
+        text = io.TextIOWrapper(lines, "utf-8-sig", "strict" if strict else "replace", newline="")
+        while (line := text.readline(_LONGEST)) and is_skipped(line):
+            before += 1
+        return before, line
+
+
+def _read_csv(path: Path, before: int, delimiter: str, names: Sequence[str], packed: str) -> str:
     _check_names(names, str(path))
-    packed = packed.replace("uncompressed", "none")
-    columns = ", ".join(f"{literal(each.strip())}: 'VARCHAR'" for each in names)
+    columns = ", ".join(f"{literal(each)}: 'VARCHAR'" for each in names)
     dialect = f"delim = {literal(delimiter)}, quote = '\"', escape = '\"', max_line_size = {_LONGEST}"
-    options = f"auto_detect = false, header = true, {dialect}, compression = '{packed}', columns = {{{columns}}}"
-    return f"read_csv({name}, {options}, {_PLAIN})"
+    options = f"auto_detect = false, header = true, skip = {before}, {dialect}, compression = '{packed}', {_PLAIN}"
+    return f"read_csv({file_literal(path)}, {options}, columns = {{{columns}}})"
 
 
 @contextmanager
@@ -268,11 +304,13 @@ def _unzipped(file: BinaryIO) -> Iterator[BinaryIO]:
 def _batches_of_lines(file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     rest, is_first = b"", True
     while data := file.read(_CHUNK):
-        *lines, rest = (rest + data.removeprefix(b"\xef\xbb\xbf") if is_first else rest + data).split(b"\n")
-        is_first = False
+        data = rest + data.removeprefix(b"\xef\xbb\xbf") if is_first else rest + data
+        is_first, start = False, b"\r" if data.endswith(b"\r") else b""  # maybe of a line end
+        *lines, rest = data.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        rest += start
         if len(rest) > _LONGEST:
             raise pa.ArrowInvalid(f"a line has more than {_LONGEST:,} bytes")
-        yield pa.RecordBatch.from_arrays([binaries([line.removesuffix(b"\r") for line in lines])], schema=schema)
+        yield pa.RecordBatch.from_arrays([binaries(lines)], schema=schema)
     if rest:
         yield pa.RecordBatch.from_arrays([binaries([rest.removesuffix(b"\r")])], schema=schema)
 
@@ -296,9 +334,9 @@ def _column(schema: pa.Schema, on: str | None, where: str) -> str:
         if on not in names:
             raise QueryError(f"{where} has no column {on}; there are {join_first(names)}")
         return on
-    usual = [name for known in _NAMES for name in names if name.lower() == known]
-    if len(names) == 1 or usual:
-        return (usual or names)[0]
+    urls = [name for name in names if name.lower() == URL]
+    if len(names) == 1 or urls:
+        return (urls or names)[0]
     raise QueryError(f"{where} has the columns {join_first(names)}; name the one with the keys, as in on='{names[0]}'")
 
 

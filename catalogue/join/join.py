@@ -3,8 +3,8 @@
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +43,7 @@ from catalogue.surt import Match
 
 _KEPT = 4
 """Rows of parts in memory, for each row of the input in a file of the result."""
+_WORK, _LOCK = ".join", "lock"
 _LEDGER, _KEYS, _PARTS = "ledger.jsonl", "keys", "parts"
 _OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet(?:\.[0-9]+\.part)?")
 _OTHER_FORMATS = {".csv", ".tsv", ".json", ".jsonl", ".arrow", ".txt"}
@@ -95,15 +96,16 @@ def join(
     keys = _read_once(keys)
     is_file = _is_file(output, keys)
     folder = output.with_name(f".{output.name}.join") if is_file else output
-    work = folder / ".join"
+    work = folder / _WORK
     invalid = output.with_name(f"{output.stem}{_INVALID}") if is_file else output / _INVALID
     if not work.exists() and folder.exists() and any(folder.iterdir()):
         raise QueryError(f"{folder} contains other files; choose an empty or a new folder")
     if is_file and invalid.exists() and not is_list_of_invalid(invalid):
         raise QueryError(f"{invalid} would be replaced by a list of invalid rows; choose another name")
+    new = [path for path in (invalid, work, folder) if not path.exists()]
     with errors_of(output, folder.parent):
         make_folder(work)
-    with locked(work / "lock", output), session.reporting(report, "slices") as bar:
+    with locked(work / _LOCK, output), _removed_if_refused(new, folder), session.reporting(report, "slices") as bar:
         with closing(_JoinRun(session, asked, keys, work, invalid, bar, sizes)) as run:
             done = run.run(folder, agree, math.inf if budget is None else budget)
         if is_file:
@@ -119,6 +121,23 @@ def join(
     if done.complete and is_file:
         shutil.rmtree(folder)
     return done
+
+
+@contextmanager
+def _removed_if_refused(new: Collection[Path], folder: Path) -> Iterator[None]:
+    """Remove the new files and folders of a join that is refused before it has read anything."""
+    work = folder / _WORK
+    try:
+        yield
+    except QueryError:
+        parts = (path for at in (folder, work / _PARTS) if at.exists() for path in _own_files(at))
+        if work in new and next(parts, None) is None:
+            for name in (_KEYS, _PARTS, SPILLED):
+                shutil.rmtree(work / name, ignore_errors=True)
+            with suppress(OSError):  # where open files cannot be deleted
+                for path in (work / _LEDGER, work / _LOCK, *new):
+                    path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
+        raise
 
 
 def _read_once(keys: Input) -> Input:

@@ -1,5 +1,6 @@
 """Open an output and its format: continue it, or begin it where nothing else is."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from catalogue.errors import CatalogueError, QueryError
 from catalogue.output.formats import SUFFIXES, FormatSpec, RecordFormat, json_line, payload_line, warc_format
 from catalogue.output.ledger import Ledger
 from catalogue.output.targets import RemoteTarget, Target, digest_of, open_target, split_output
-from catalogue.output.writer import PartWriter, PayloadWriter, RecordWriter, StreamWriter, numbered
+from catalogue.output.writer import INDEX, PartWriter, PayloadWriter, RecordWriter, StreamWriter, numbered
 from catalogue.records.document import Documents
 from catalogue.records.metadata import metadata_of, row_of, text_of
 from catalogue.settings import package_version
@@ -118,6 +119,7 @@ def open_output(
         ledger = Ledger(path, {**about, "most": most}, label=target.label(ledger_name), publish=publish)
         with _cleaned_up(ledger, target.label(name), files=is_folder):
             with closing(ledger):
+                _check_files(ledger, target.label(ledger_name), name, format_, single=most is None)
                 writer = (
                     PayloadWriter(target, name, format_, ledger)
                     if is_folder
@@ -126,6 +128,15 @@ def open_output(
                 with closing(writer):
                     yield writer, ledger
             publish()
+
+
+def _check_files(ledger: Ledger, label: str, name: str, format_: RecordFormat, *, single: bool) -> None:
+    """Check that a ledger lists files of this output only; one that was renamed with its file names the old file."""
+    stem, suffix = re.escape(name.removesuffix(format_.suffix)), re.escape(format_.suffix)
+    own = INDEX if format_.name == "payload" else name if single else ""
+    for file in (*ledger.sizes, *ledger.finished):
+        if file != own and (single or not re.fullmatch(rf"{stem}-[0-9]{{5,}}{suffix}", file)):
+            raise QueryError(f"{label} is of another output, {file}; choose another name, or delete it")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue import Catalogue
-from catalogue.errors import QueryError
+from catalogue.errors import QueryError, TooExpensive
 from tests.support.amounts import in_part
 from tests.support.commands import Command, ended
 from tests.support.warm import Forked
@@ -50,6 +51,14 @@ def damaged(file: bytes) -> bytes:
 
 FILES: dict[str, bytes] = {
     "lines.txt": text(*URLS),
+    "cr.txt": text(*URLS, end="\r"),
+    "cr.csv": text("id,url", *(f"1,{url}" for url in URLS), end="\r"),
+    "stdin": text("url", *URLS),
+    "table": text("# from a database", "", "rank;URL", *(f"1;{url}" for url in URLS)),
+    "tabs.txt": text('"url"\t"rank"', *(f"{url}\t1" for url in URLS)),
+    "lines": gzip.compress(text(*(f'{{"url": "{url}"}}' for url in URLS))),
+    "array": text("[", ", ".join(f'{{"url": "{url}"}}' for url in URLS), "]"),
+    "index.csv": text(",url", *(f"{number},{url}" for number, url in enumerate(URLS))),
     "no-end.txt": text(*URLS)[:-1],
     "crlf.txt": text(*URLS, end="\r\n"),
     "bom.txt": b"\xef\xbb\xbf" + text(*URLS),
@@ -114,6 +123,32 @@ def test_reads_tables(both: Catalogue, crawl: str, name: str, tmp_path: Path) ->
         assert found.input_rows == 3
 
 
+NESTED: list[tuple[Any, list[Any]]] = [
+    (pl.List(pl.String), [["a"], None, ["b", "longer than twelve bytes"]]),
+    (pl.List(pl.Binary), [[b"a"], [], None]),
+    (pl.List(pl.Categorical), [["a"], ["b", None], None]),
+    (pl.Array(pl.String, 2), [["a", "b"], None, ["c", "d"]]),
+    (pl.Struct({"x": pl.String, "y": pl.List(pl.String)}), [{"x": "a", "y": ["b"]}, None, {"x": None, "y": None}]),
+]
+
+
+@pytest.mark.parametrize("how", ["semi", "inner"])
+def test_nested_columns_of_polars(both: Catalogue, crawl: str, how: str) -> None:
+    named = {f"n{number}": pl.Series(values, dtype=kind) for number, (kind, values) in enumerate(NESTED)}
+    frame = pl.DataFrame({"url": URLS, **named})
+    for given in (frame, pl.concat([frame.head(1), frame.slice(1)], rechunk=False)):
+        rows = both.join(given, how=how, crawls=crawl).to_arrow().to_pylist()
+        assert {row["row_id"] for row in rows} == {*FOUND}
+        for row in rows:
+            assert [row[f"input_{name}"] for name in named] == [values[row["row_id"] - 1] for _, values in NESTED]
+
+
+def test_result_read_by_polars_is_an_input(both: Catalogue, crawl: str, tmp_path: Path) -> None:
+    found = both.join(URLS, tmp_path / "found.parquet", how="crawls", crawls=crawl)
+    again = both.join(pl.read_parquet(tmp_path / "found.parquet"), on="input_key", how="crawls", crawls=crawl)
+    assert again.to_arrow()["input_crawls"].to_pylist() == found.to_arrow()["crawls"].to_pylist()
+
+
 def test_types_that_no_result_has_are_refused(both: Catalogue, crawl: str, tmp_path: Path) -> None:
     repeated = pa.RunEndEncodedArray.from_arrays([3], [1])
     keys = pa.table({"url": URLS, "n": pa.StructArray.from_arrays([repeated], ["of"])})
@@ -131,6 +166,12 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "blank.txt": (b"\n \n", "none of the 0 lines is a URL"),
     "script.txt": (b"javascript:void(0)\n", "none of the 1 line is a URL"),
     "several.csv": (b"a,b\n1,2\n", "has the columns a, b; name the one with the keys"),
+    "usual.csv": (
+        b"host,link\na.example,http://a.example/b\n",
+        "has the columns host, link; name the one with the keys",
+    ),
+    "labels.csv": (b"is\ncom\n", "labels.csv has no header; its first line must name the columns"),
+    "empty.csv": (b"", "empty.csv has no header"),
     "ragged.csv": (b"url,x\nhttp://example.com/,1\nhttp://example.com/,2,3\n", "ragged.csv cannot be read: "),
     "headless.csv": (text(*URLS), "headless.csv has no header"),
     "domains.csv": (b"example.com\nexample.org\n", "domains.csv has no header; its first line must name the columns"),
@@ -157,11 +198,28 @@ def test_refuses_files_in_one_sentence(both: Catalogue, crawl: str, name: str, t
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 700
-    if name != "empty.txt":
-        return
-    right = tmp_path / "right.txt"
-    right.write_bytes(text(*URLS))
-    assert both.join(right, tmp_path / "out", crawls=crawl).rows  # the same output may be used then
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("output", ["out", "there", "out.parquet"])
+def test_refused_join_leaves_nothing(both: Catalogue, crawl: str, output: str, tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_bytes(text(*URLS, "no url"))
+    (tmp_path / "there").mkdir()
+    before = {*tmp_path.rglob("*")}
+
+    def refuse(_: object) -> None:
+        raise TooExpensive("over budget")
+
+    refused: list[dict[str, Any]] = [{"agree": refuse}, {"on": "url"}, {"columns": ["none"], "index": "cdx"}]
+    for options in refused:
+        with pytest.raises(QueryError):
+            both.join(tmp_path / "urls.txt", tmp_path / output, **{"crawls": crawl} | options)
+        assert {*tmp_path.rglob("*")} == before
+    assert both.join(tmp_path / "urls.txt", tmp_path / output, crawls=crawl).rows
+    kept = {*tmp_path.rglob("*")}
+    with pytest.raises(QueryError):
+        both.join(tmp_path / "urls.txt", tmp_path / output, crawls=crawl, on="url")
+    assert {*tmp_path.rglob("*")} == kept
 
 
 @pytest.mark.parametrize("keys", [5, None, [{"a": 1}], ["\ud800"], pa.table({}), pa.table({"n": [[1]]})])
@@ -216,6 +274,14 @@ def test_columns_of_types_of_others(both: Catalogue, crawl: str, keys: list[str]
     ]
 
 
+def test_texts_among_other_values_of_json(both: Catalogue, crawl: str, tmp_path: Path) -> None:
+    lines = (json.dumps({'my "url': value}) for value in (URLS[0], 5, None, ""))
+    (tmp_path / "urls.jsonl").write_text("\n".join(lines))
+    found = both.join(tmp_path / "urls.jsonl", tmp_path / "out", how="semi", crawls=crawl)
+    assert found.to_arrow()['input_my "url'].to_pylist() == URLS[:1]
+    assert (found.input_rows, found.invalid) == (4, 2)  # 5 is the name of a host
+
+
 def test_reads_captures(both: Catalogue, crawl: str) -> None:
     keys = both.captures("example.com/*", crawls=crawl, columns=["url"], limit=5)
     found = both.join(keys, how="semi", crawls=crawl).to_arrow()
@@ -238,16 +304,18 @@ def test_lists_lines_that_are_no_url(both: Catalogue, crawl: str, tmp_path: Path
 
 def test_command_line(mirror_of: Command, crawl: str, tmp_path: Path) -> None:
     (tmp_path / "urls.csv").write_bytes(text("link,n", *(f"{url},1" for url in URLS), "not a url,2"))
-    ran = mirror_of("join", "urls.csv", "--crawl", crawl, "--how", "crawls", "-o", "found.parquet")
+    ran = mirror_of("join", "urls.csv", "--on", "link", "--crawl", crawl, "--how", "crawls", "-o", "found.parquet")
     assert (ran.status, ran.out) == (0, "")
     assert "3 rows in found.parquet, of 2 keys" in ran.err
     assert "1 row of the input without a valid key" in ran.err
-    ran = mirror_of("join", "urls.csv", "--crawl", crawl, "-o", "found", "--json")
+    ran = mirror_of("join", "urls.csv", "--on", "link", "--crawl", crawl, "-o", "found", "--json")
     assert ran.json()["complete"]
     assert ran.json()["invalid"] == 1
     words = ["join", "-", "--crawl", crawl, "--dry-run", "--json"]
-    with Forked(words, mirror_of.environment(), tmp_path, given=text(*URLS)) as piped:
-        assert ended(piped).json()["rows"] == 3
+    columns = (tmp_path / "urls.csv").read_bytes()
+    for given, more, rows in (text(*URLS), [], 3), (FILES["tabs.tsv"], [], 3), (columns, ["--on", "link"], 4):
+        with Forked([*words, *more], mirror_of.environment(), tmp_path, given=given) as piped:
+            assert ended(piped).json()["rows"] == rows
     for wrong, message in (
         (["urls.csv", "-o", "urls.csv"], "a join writes Parquet"),
         (["urls.csv", "--crawl", crawl], "no output"),

@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from shutil import copytree, ignore_patterns
+from shutil import copy, copytree, ignore_patterns, move
 from types import FrameType
 from typing import Any
 
@@ -215,6 +215,21 @@ def test_part_does_not_replace_other_files(records: list[Record], tmp_path: Path
     (tmp_path / "out-00001.warc.gz").unlink()
     names = fill(tmp_path / "out.warc.gz", "warc", records, tmp_path / "cache", 5_000)
     assert urls_in(tmp_path, "warc", names) == urls_of(records)
+
+
+@pytest.mark.parametrize(("name", "most"), [("{}.warc.gz", None), ("{}-00000.warc.gz", 1 << 20)])
+def test_keeps_a_ledger_that_names_another_output(
+    records: list[Record], tmp_path: Path, name: str, most: int | None
+) -> None:
+    files = [(tmp_path / name.format(stem), tmp_path / f"{stem}.warc.gz.ledger") for stem in ("a", "a-b")]
+    fill(tmp_path / "a-b.warc.gz", "warc", records, tmp_path / "cache", most)
+    for place in copy, move:  # first with the files of both names, then with those of one
+        for source, target in zip(*reversed(files), strict=True):
+            place(source, target)
+        ledger = files[0][1].read_bytes()
+        with pytest.raises(QueryError, match=rf"a\.warc\.gz\.ledger is of another output, {files[1][0].name}; choose"):
+            fill(tmp_path / "a.warc.gz", "warc", records, tmp_path / "cache", most)
+        assert files[0][1].read_bytes() == ledger
 
 
 # ---- payloads ----
