@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from catalogue.errors import CatalogueError
 from catalogue.server import archived_pages, cdx_api, json_api, monitoring, web_pages
-from catalogue.server.connections import Connection, Connections, Server
+from catalogue.server.connections import Connection, Connections, LimitedServer
 from catalogue.server.monitoring import AccessLog
 from catalogue.server.responses import on_error
 from catalogue.server.service import Service
@@ -104,7 +104,7 @@ def server_of(
         callback_notify=every_second,
         timeout_notify=0,
     )
-    return Server(config, connections)
+    return LimitedServer(config, connections)
 
 
 def _names_of_routes() -> dict[object, str]:

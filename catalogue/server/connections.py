@@ -56,7 +56,7 @@ class Connections(ServerState):
         first.transport.close()
 
 
-class Server(StoppingServer):
+class LimitedServer(StoppingServer):
     """A server with a limited number of connections."""
 
     server_state: Connections
