@@ -104,8 +104,8 @@ def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]
 def _objects(objects: pa.BinaryArray) -> pa.RecordBatch:
     """Parse JSON objects, one a line.
 
-    Arrow reads consecutive objects wherever their lines end. Each line starts and ends as an object, so the number of
-    rows shows whether one has more. Arrow starts a thread, which takes longer than parsing a few lines here.
+    Arrow reads consecutive objects wherever their lines end, so the number of rows shows whether a line has more. It
+    starts a thread, which takes longer than parsing a few lines here.
     """
     complete = pc.and_(pc.starts_with(objects, b"{"), pc.ends_with(objects, b"}\n"))
     if not pc.all(complete, min_count=0).as_py():

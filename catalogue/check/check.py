@@ -120,7 +120,7 @@ def _check_values(
 def _check_lists(session: Session, checked: Checked, crawls: set[str] | None, *, repair: bool) -> None:
     """Read the lists of blocks completely; ``repair`` deletes damaged ones.
 
-    A list whose directory is damaged is left out: that is a value of the store.
+    A damaged directory is a value of the store.
     """
     for crawl in crawls_with_blocks(session.store):
         if crawls is not None and crawl not in crawls:

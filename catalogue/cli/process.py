@@ -104,8 +104,7 @@ def _keep_signal(error: "UnraisableHookArgs") -> None:
 def _end() -> None:
     """End the process when everything is closed, without deleting Python's objects.
 
-    A native thread of a library that needs Python's lock while Python deletes them aborts the process. It also takes a
-    fifth of a short command.
+    The deletion takes a fifth of a short command, and a native thread that needs Python's lock during it aborts.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # the command has reported it

@@ -74,7 +74,7 @@ def crawls_in(path: Path) -> dict[str, tuple[int, ...]]:
 def _columns(files: Sequence[LakeFile]) -> list[tuple[str, str]]:
     """Return names and types of columns, those of Common Crawl's index first.
 
-    DuckDB ignores case and has no empty names: of names that differ only in case, the first has a column.
+    DuckDB ignores case: of names that differ only in case, the first has a column.
     """
     schema = [(field.name, type_name(field.type)) for field in lake_schema(files)]
     columns = [*schema[: (known := len(lake_schema(())))], (NAIVE, "timestamp"), *schema[known:]]

@@ -93,7 +93,7 @@ class FooterIO(PyArrowFileIO):
         """Return the stored value of a file; None if it is not stored.
 
         Raises:
-            StoreLocked: if the value has changed since the table was written.
+            StoreLocked: if it has changed since.
         """
         stored = self._store.get("files", path)
         if state != self._seen:

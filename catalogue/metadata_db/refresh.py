@@ -108,7 +108,7 @@ def _one_thread() -> Iterator[duckdb.DuckDBPyConnection]:
 def _unwritten(db: duckdb.DuckDBPyConnection, path: Path) -> Iterator[dict[str, str]]:
     """Lock the present database against writers, and yield its ``_meta``.
 
-    A writer would continue after the file is replaced, and its log would be applied to the new file.
+    The log of a writer would be applied to the new file.
     """
     shown: dict[str, str] = {}
     attached = False

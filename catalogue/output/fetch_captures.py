@@ -135,7 +135,7 @@ def _captures(
 ) -> list[Capture] | Iterator[Capture]:
     """Return the valid captures; ``refuse`` is called with the reason for each other row.
 
-    Those in memory are sorted by archive and offset, so that neighbours share requests.
+    Those in memory are sorted by place, so that neighbours share requests.
     """
     found = _usable(_rows(captures), source_roots(session.settings.source), refuse)
     if _answer(captures) is not None or not isinstance(captures, Sized):

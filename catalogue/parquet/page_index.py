@@ -320,7 +320,7 @@ def _contradictions(known: Sequence[Bounds], whole: Bounds) -> Iterator[str]:
 def _above(cut: bytes, greatest: bytes) -> bool:
     """Return whether a bound cannot be a cut and incremented value of ``greatest`` or below.
 
-    The character after the last of ASCII has more bytes, so writers increment the one before it.
+    The character after the last of ASCII has more bytes, so writers increment another.
     """
     raised = cut.rstrip(b"\x7f")[:-1]
     return cut.isascii() and cut > greatest and raised > greatest[: len(raised)]

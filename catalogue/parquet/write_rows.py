@@ -1,7 +1,6 @@
 """Write small row groups of flat, optional columns without pyarrow, whose import takes longer than this.
 
-Each column has one page of plain values, or, if its values repeat, a dictionary page and one of indices; nothing is
-compressed. Field numbers are those of parquet.thrift.
+Each column has a page of plain values, or a dictionary and a page of indices. Field numbers are those of parquet.thrift.
 """
 
 import struct
@@ -119,6 +118,6 @@ def _bits(flags: Sequence[bool]) -> bytes:
 
 
 def _packed(data: bytes, width: int) -> bytes:
-    """Return one run of bit-packed values, of ``width`` bits each, which are in groups of eight."""
+    """Return a run of bit-packed values of ``width`` bits, in groups of eight."""
     groups = -(-len(data) // width)
     return encode_varint(groups << 1 | 1) + data.ljust(groups * width, b"\0")

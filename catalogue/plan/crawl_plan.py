@@ -158,7 +158,7 @@ class ListSearch:
     bytes: int
     round_trips: int
     is_least: bool
-    """The keys are a large part of most lists, and the size of this one is not known: it may cost far more."""
+    """The keys are a large part of most lists, so it may cost far more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,8 +167,7 @@ def _unzstd(data: bytes, _cut: bool) -> _Step:  # noqa: FBT001
 def _unless_plain(data: bytes, damage: type[Exception], decode: Callable[[], _Step]) -> _Step:
     """Decode data without a signature, unless it is text or data of a known type.
 
-    Texts such as JSON can begin like raw deflate, and short ones like brotli; these are decoded if the result is longer
-    text.
+    JSON can begin like raw deflate, and short texts like brotli; these are decoded if the result is longer text.
     """
     plain = not is_binary(data) or binary_type(data) is not None
     try:

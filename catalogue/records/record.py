@@ -235,7 +235,7 @@ def _url(headers: Iterable[tuple[str, str]], archive: str) -> str:
 def _check(record: Record, block: memoryview | None) -> None:
     """Compare a record with its capture and digests.
 
-    ``block`` is head and body; None if a stray line end was removed, which the block's digest may include.
+    ``block`` is None if a stray line end was removed, which its digest may include.
     """
     capture, time = record.capture, record.time
     if capture.url is not None and not is_same_url(record.url, capture.url):

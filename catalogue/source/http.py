@@ -169,10 +169,9 @@ class _RunningRequest:
 
 
 class _RunningRequests:
-    """The running requests of a source, each in its thread, of a limited number.
+    """The running requests of a source, of a limited number; a thread shuts down the sockets of late ones.
 
-    A socket has a timeout for silence, which a server avoids by a byte a second. So a thread shuts down the sockets of
-    late requests, which then fail in their own threads.
+    A server avoids the timeout of a socket by a byte a second.
     """
 
     def __init__(self, url: str, most: int, *, check_seconds: float) -> None:

@@ -57,8 +57,8 @@ class Store:
 
         Raises:
             NotHarvested: if there is no file.
-            StoreError: if the file is not a store, or is of a newer version.
-            DiskFailed: if the file cannot be created.
+            StoreError: if it is not a store, or of a newer version.
+            DiskFailed: if it cannot be created.
         """
         self.path = path
         self._busy_seconds = busy_seconds

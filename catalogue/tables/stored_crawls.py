@@ -212,8 +212,7 @@ class StoredCrawls:
     def _chosen(self, crawl: str, subsets: Sequence[str]) -> list[str]:
         """Return the subsets that may have files.
 
-        A subset that is not in the manifest is complete without files. Without a manifest, each selected subset may
-        have files.
+        Without a manifest, each selected subset may have files.
         """
         found = {*self.subsets(crawl)}
         if subsets:
