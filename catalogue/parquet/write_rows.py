@@ -1,6 +1,6 @@
 """Write small row groups of flat, optional columns without pyarrow, whose import takes longer than this.
 
-Each column has a page of plain values, or a dictionary and a page of indices. Field numbers are those of parquet.thrift.
+Each column has a page of plain values, or a dictionary and a page of indices. Fields are numbered as in parquet.thrift.
 """
 
 import struct
