@@ -11,7 +11,7 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import BadFooter, FormatError, StoreDamaged
 from catalogue.parquet.footer import USUAL_TAIL, decode_footer, examine_footer, footer_length
 from catalogue.parquet.model import TRAILER, Footer, RowGroup
-from catalogue.parquet.page_index import Indexes, cut_indexes
+from catalogue.parquet.page_index import Indexes, cut_indexes, has_damage
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource, get_tail
 from catalogue.store.database import Store, encode_indexes
@@ -144,9 +144,14 @@ class FooterFetcher:
         if not ranges:
             return {}
         start, end = ranges[0].start, max(each.end for each in ranges)
-        first = pin.size - len(body)
-        if start < first:
-            rest = ByteRange(start, min(first, end))
-            before = self.source.get(file.path, rest, pin=pin).body
-            first, body = start, before + body if rest.end == first else before
-        return cut_indexes(footer, self.table.key, body, first)
+        found: dict[int, Indexes] = {}
+        for tail in (body, b""):  # a response may be damaged
+            read, first = tail, pin.size - len(tail)
+            if start < first:
+                rest = ByteRange(start, min(first, end))
+                before = self.source.get(file.path, rest, pin=pin).body
+                first, read = start, before + read if rest.end == first else before
+            found = cut_indexes(footer, self.table.key, read, first)
+            if not has_damage(found, footer, self.table.key, keys_only=True):
+                break
+        return found

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from catalogue.errors import BadPageIndex
-from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Footer, Order, RowGroup, agree
+from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Footer, Order, agree
 from catalogue.parquet.thrift import Reader, ThriftError, typed
 from catalogue.source.byte_ranges import ByteRange
 
@@ -246,15 +246,18 @@ def decode_column_index(data: bytes, chunk: ColumnChunk, pages: OffsetIndex) -> 
     return ColumnIndex(bounds, null_counts)
 
 
-def has_damage(indexes: Indexes, group: RowGroup, key: str) -> bool:
-    """Return whether page indexes of a row group are invalid."""
+def has_damage(found: Mapping[int, Indexes], footer: Footer, key: str, *, keys_only: bool = False) -> bool:
+    """Return whether page indexes are invalid, given by row group; ``keys_only`` does not decode those of others."""
     try:
-        located = {
-            name: decode_offset_index(data, group.chunks[name], group.num_rows)
-            for name, data in indexes.offset_indexes.items()
-        }
-        if indexes.column_index and key in located:
-            decode_column_index(indexes.column_index, group.chunks[key], located[key])
+        for group in footer.row_groups:
+            indexes = found.get(group.ordinal, Indexes())
+            located = {
+                name: decode_offset_index(data, group.chunks[name], group.num_rows)
+                for name, data in indexes.offset_indexes.items()
+                if name == key or not keys_only
+            }
+            if indexes.column_index and key in located:
+                decode_column_index(indexes.column_index, group.chunks[key], located[key])
     except BadPageIndex:
         return True
     return False

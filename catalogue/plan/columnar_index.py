@@ -207,15 +207,11 @@ class ColumnarIndex:
         source, path, pin = self._source(), request.path, self._files[request.path].stored.version
         with requests_for(request.reason if reads_values else "page index"):
             answer = source.get(path, request.range, pin=pin)
-            if self._has_damage(request, answer):  # by the response or the cache; a damaged file is stored as it is
+            footer, key = self._files[path].footer, self._indexes.dataset.key
+            if has_damage(self._cut(request, answer), footer, key):  # also if the file has it, which is stored then
                 drop_cached(source, path, pin, [request.range])
                 answer = source.get(path, request.range, pin=pin)
         return answer
-
-    def _has_damage(self, request: PlannedRequest, answer: Response) -> bool:
-        found, key = self._cut(request, answer), self._indexes.dataset.key
-        groups = self._files[request.path].footer.row_groups
-        return any(has_damage(found[group.ordinal], group, key) for group in groups if group.ordinal in found)
 
     def _cut(self, request: PlannedRequest, answer: Response) -> dict[int, Indexes]:
         """Return the page indexes or dictionary pages of a response, by row group."""

@@ -349,8 +349,8 @@ class _Reading:
             is_possible = not is_last and self._arrivals.drop_cached(group)
         if not is_possible:
             raise why
-        how = "without its page index" if by_index else "again"
-        self._events.notify(f"{group.where}: {why}; it is read {how}")
+        what = f"{group.where}: {why}; it is read without its page index" if by_index else f"{why}; it is read again"
+        self._events.notify(what)
         self._events.uncount(group.file.file.crawl, group.read.counted)
         columns = tuple(ColumnRead(read.chunk) for read in group.read.columns)
         read = replace(group.read, columns=columns, rows=(range(group.read.num_rows),), key_index=None, counted=0)

@@ -19,6 +19,7 @@ import re
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -26,6 +27,7 @@ from itertools import pairwise
 from catalogue.commoncrawl.capture import MAX_RECORD, Capture
 from catalogue.errors import BadUrlIndex, QueryError
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
+from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Source
 from catalogue.surt import EVERYTHING, NEWEST, KeyInterval, canonical_host, prefix_interval
 
@@ -283,16 +285,17 @@ class OldIndex:
         pattern = parse_key_prefix(text)
         left = right = 0
         lower, upper = b"", None
-        while left < self._header.index_blocks and right < self._header.index_blocks:
-            blocks = self._index_blocks(left, right)
-            _check_bounds(blocks[left].prefixes, lower, None, left)
-            _check_bounds(blocks[right].prefixes, None, upper, right)
-            left, before, _ = blocks[left].down(pattern.interval.start)
-            right, _, stop = blocks[right].down(pattern.interval.end)
-            lower = lower if before is None else before
-            upper = upper if stop is None else stop
-        if left > right or left < self._header.index_blocks or right < self._header.index_blocks:
-            raise BadUrlIndex(f"{self._path} has branches of different lengths, or out of order")
+        with self._dropping_damage():
+            while left < self._header.index_blocks and right < self._header.index_blocks:
+                blocks = self._index_blocks(left, right)
+                _check_bounds(blocks[left].prefixes, lower, None, left)
+                _check_bounds(blocks[right].prefixes, None, upper, right)
+                left, before, _ = blocks[left].down(pattern.interval.start)
+                right, _, stop = blocks[right].down(pattern.interval.end)
+                lower = lower if before is None else before
+                upper = upper if stop is None else stop
+            if left > right or left < self._header.index_blocks or right < self._header.index_blocks:
+                raise BadUrlIndex(f"{self._path} has branches of different lengths, or out of order")
         return Extent(pattern, left, right, lower, upper, self._header.place(left, right))
 
     def cost(self, extent: Extent, *, limit: int | None = None) -> tuple[int, int]:
@@ -308,23 +311,35 @@ class OldIndex:
         """
         size, requested, end = self._header.block_size, limit, extent.pattern.interval.end
         at, lower = extent.first, extent.lower
-        while at <= extent.last and requested != 0:
-            blocks = max(1, min(_PIECE, self._bytes_of(requested)) // size)
-            last = min(extent.last, at + blocks - 1)
-            body = self._get(self._header.place(at, last))
-            for number in range(at, last + 1):
-                start = (number - at) * size
-                entries = parse_data_block(number, body[start : start + size])
-                keys = entries[0].key, entries[-1].key
-                _check_bounds(keys, lower, extent.upper if number == extent.last else None, number)
-                lower = keys[1]
-                for entry in entries:
-                    if entry.key >= end or requested == 0:
-                        return
-                    if extent.pattern.matches(entry.key):
-                        yield entry.capture()
-                        requested = None if requested is None else requested - 1
-            at = last + 1
+        with self._dropping_damage():
+            while at <= extent.last and requested != 0:
+                blocks = max(1, min(_PIECE, self._bytes_of(requested)) // size)
+                last = min(extent.last, at + blocks - 1)
+                body = self._get(self._header.place(at, last))
+                for number in range(at, last + 1):
+                    start = (number - at) * size
+                    entries = parse_data_block(number, body[start : start + size])
+                    keys = entries[0].key, entries[-1].key
+                    _check_bounds(keys, lower, extent.upper if number == extent.last else None, number)
+                    lower = keys[1]
+                    for entry in entries:
+                        if entry.key >= end or requested == 0:
+                            return
+                        if extent.pattern.matches(entry.key):
+                            yield entry.capture()
+                            requested = None if requested is None else requested - 1
+                at = last + 1
+
+    @contextmanager
+    def _dropping_damage(self) -> Iterator[None]:
+        """Drop what is cached of an index that is not valid, so that the next command requests it again."""
+        try:
+            yield
+        except BadUrlIndex:
+            if "_opened" in self.__dict__:  # its header is valid
+                version = self._opened[1]
+                drop_cached(self._source, self._path, version, [ByteRange(0, version.size)])
+            raise
 
     def _bytes_of(self, limit: int | None) -> int:
         """Estimate the bytes of so many captures; more than any file has without a limit."""

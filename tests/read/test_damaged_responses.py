@@ -11,12 +11,13 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.crawls import newest_first
+from catalogue.commoncrawl.crawls import KEY_COLUMN, newest_first
 from catalogue.errors import FormatError
 from catalogue.session import Session
 from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind, Request
+from tests.support.mirrors import read_footer
 
 FILES = [("columnar", ".parquet"), ("cdx", "/cdx-00000.gz"), ("cdx", ".idx")]
 
@@ -94,6 +95,28 @@ def test_one_damaged_response_is_requested_again(
                 assert not cat.captures(pattern, crawls=crawl, index=index).plan.warnings
                 assert rows(cat, crawl, index, pattern).equals(expected)
         assert len({*requests}) > 1
+
+
+def test_damaged_page_indexes_are_not_harvested(
+    whole_mirror: Path, settings: Settings, crawl: str, tmp_path: Path
+) -> None:
+    def in_key_index(request: Request) -> Fault | None:
+        """Change a bit of the index of the keys in the first response for a file."""
+        if request.attempt or not request.path.endswith(".parquet"):
+            return None
+        data = (whole_mirror / request.path).read_bytes()
+        at = read_footer(data).row_groups[0].chunks[KEY_COLUMN].column_index
+        assert at
+        length = min(len(data), int(request.headers["range"].removeprefix("bytes=-")))
+        return Fault(Kind.FLIPPED_BIT, variant=at.start - len(data) + length - length // 2)
+
+    with FaultServer(whole_mirror, script=in_key_index) as server:
+        reading = replace(settings, source=server.url, cache=tmp_path / "cache")
+        with catalogue.open(tmp_path / "data", settings=reading) as cat:
+            cat.harvest(crawl, pages=True)
+            checked = cat.check(read_subset="100%")
+    assert checked.compared
+    assert not checked.findings
 
 
 def test_rows_before_damaged_pages_are_returned_once(settings: Settings, tmp_path: Path) -> None:

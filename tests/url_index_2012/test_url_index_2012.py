@@ -28,6 +28,7 @@ from catalogue.url_index_2012.lookup import (
 )
 from tests.support.amounts import EXAMPLES, in_part
 from tests.support.commands import Command
+from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.prefix_indexes import Item, Memory, blocks_of, data_blocks, index_bytes, prefix, url_key, write_index
 
 WHERE = (1346876860782, 1346908921144, 4245, 1850172, 7702)
@@ -173,6 +174,23 @@ def test_takes_three_requests_after_the_root(
         server.log.clear()
         found_in(cat.old_index(), pattern)
         assert [exchange.range for exchange in server.log] == ["bytes=0-7"]  # the rest is in the cache
+
+
+def test_searches_work_again_after_a_damaged_response(tmp_path: Path) -> None:
+    items = items_of([f"http://example.com/{n}" for n in range(3000)])
+    write_index(tmp_path / PATH, items, 256)
+
+    def script(request: Request) -> Fault | None:
+        start, _, end = request.headers["range"].removeprefix("bytes=").partition("-")
+        half = (int(end) - int(start) + 1) // 2
+        return Fault(Kind.FLIPPED_BIT, variant=-half) if request.number == 1 else None  # the first byte of the root
+
+    with FaultServer(tmp_path, script=script) as server:
+        settings = Settings(source=server.url, cache=tmp_path)
+        with catalogue.open(tmp_path, settings=settings) as cat:
+            with pytest.raises(BadUrlIndex):
+                found_in(cat.old_index(), "example.com/*")
+            assert found_in(cat.old_index(), "example.com/*") == scanned(items, "*")
 
 
 def test_reads_large_results_in_parts() -> None:
