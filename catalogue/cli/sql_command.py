@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import re
 import shutil
@@ -181,7 +182,9 @@ def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
         batches = answer.to_arrow_reader(_AT_ONCE)
         write(batches, batches.schema, format_, None)
         return
-    rows = chain.from_iterable(iter(partial(answer.fetchmany, _AT_ONCE), []))
+    rows: Iterable[Sequence[object]] = chain.from_iterable(iter(partial(answer.fetchmany, _AT_ONCE), []))
+    if format_ != "jsonl":  # JSON has null instead
+        rows = ([str(value) if _is_not_finite(value) else value for value in row] for row in rows)
     if format_ == "table":
         table(names, rows, format_value=cell if sys.stdout.isatty() else _text)
     elif format_ == "csv":
@@ -191,6 +194,10 @@ def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
     else:
         for row in rows:
             as_json(dict(zip(names, row, strict=True)))
+
+
+def _is_not_finite(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _text(value: object) -> str:

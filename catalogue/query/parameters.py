@@ -189,4 +189,8 @@ def typed(given: Mapping[str, Any]) -> dict[str, Any]:
 def with_fields(message: str) -> str:
     """Write arguments of Python in a message as fields: ``crawls='latest'`` becomes ``crawl=latest``."""
     names = {each.name: each.field for each in PARAMETERS}
-    return re.sub(rf"\b({'|'.join(names)})='([^']*)'", lambda match: f"{names[match[1]]}={match[2]}", message)
+
+    def field(match: re.Match[str]) -> str:
+        return f"{names[match[1]]}={match[3] or match[2].lower()}"
+
+    return re.sub(rf"\b({'|'.join(names)})=(True|False|'([^']*)')", field, message)

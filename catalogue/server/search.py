@@ -18,18 +18,19 @@ from starlette.datastructures import QueryParams
 from catalogue.captures import Captures
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.crawls import AUTO, STORED, SUBSETS, select_subsets
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.filters import Filters, time_bounds
-from catalogue.query.parameters import Interface, one_of, parameters_of
+from catalogue.query.parameters import Interface, one_of, parameters_of, with_fields
 from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
 from catalogue.selection import select, subsets_of
 from catalogue.server.responses import check_memory
 from catalogue.session import Session
-from catalogue.surt import Match, parse_pattern
+from catalogue.surt import Match, parse_key_patterns
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1000
 MAX_PAGE = 100
@@ -139,7 +140,7 @@ def parse_form(form: Form) -> Search | Form:
         each.field: partial(each.parse, given[each.name]) for each in PARAMETERS if each.name in given
     }
     checks |= {
-        "url": lambda: _check_url(form["url"], form["match"]),
+        "url": lambda: _check_url(form["url"], form["match"], exact_url=bool(form["exact_url"])),
         "subset": lambda: select_subsets([form["subset"]] if form["subset"] else ()),
         "order": lambda: one_of("order", ("key", "newest"))(form["order"] or "key"),
         "limit": lambda: _check_numbers(limit, page),
@@ -149,7 +150,7 @@ def parse_form(form: Form) -> Search | Form:
         try:
             check()
         except QueryError as error:
-            errors[name] = str(error)
+            errors[name] = with_fields(str(error))
     if not errors.keys() & {"from", "to"}:
         try:
             time_bounds(form["from"] or None, last or None)
@@ -163,10 +164,11 @@ def parse_form(form: Form) -> Search | Form:
     return Search(query, form["order"], int(page or 1))
 
 
-def _check_url(text: str, match: str) -> None:
+def _check_url(text: str, match: str, *, exact_url: bool) -> None:
     if not text:
         raise QueryError("enter a URL or a host, such as example.com/page, example.com/* or *.example.com")
-    parse_pattern(text, Match(match) if match in {each.value for each in Match} else None)
+    kind = Match(match) if match in {each.value for each in Match} else None
+    parse_key_patterns([text], COMMON_CRAWL.keys, kind, exact_url=exact_url)
 
 
 def _check_numbers(limit: str, page: str) -> None:

@@ -22,7 +22,15 @@ from starlette.types import Scope
 
 from catalogue import formatting
 from catalogue.commoncrawl.crawls import STORED, plain_names
-from catalogue.errors import CatalogueError, Harvesting, NotHarvested, QueryError, TooExpensive
+from catalogue.errors import (
+    CatalogueError,
+    Harvesting,
+    NotHarvested,
+    QueryError,
+    TooExpensive,
+    UncoveredColumns,
+    UnknownColumn,
+)
 from catalogue.find_captures import find_captures
 from catalogue.key_map import svg
 from catalogue.plan.plan import ReadPlan
@@ -222,7 +230,7 @@ async def _search(request: Request) -> Response:
 
     try:
         choices = _choices(await run_query(request, crawl_rows))
-        if not request.query_params:
+        if not (request.query_params or as_csv):
             return page(form=Form(crawls=("latest",)))
         search = parse_form(form)
         if isinstance(search, Form):
@@ -230,9 +238,10 @@ async def _search(request: Request) -> Response:
         columns = LOCATION if as_csv else ()
         try:
             found = await run_query(request, lambda session: run_search(session, search, columns))
-        except QueryError as error:  # only crawls could not be checked before
+        except QueryError as error:  # only crawls, and the column of unique, could not be checked before
             status, message, _ = describe_error(request, error)
-            return page(status, form=replace(form, errors={"crawl": message}))
+            name = "unique" if isinstance(error, UnknownColumn | UncoveredColumns) else "crawl"
+            return page(status, form=replace(form, errors={name: message}))
         service_of(request).check_complete(plain_names(search.query.crawls), found.plan.missing)
     except Harvesting as error:
         headers = {"Retry-After": str(_POLL_SECONDS), "Content-Security-Policy": _waiting_policy()}

@@ -43,6 +43,14 @@ def test_formats_values_only_on_a_terminal(asking: Command) -> None:
     assert seen.split() == ["2,025", "yes", "-"]
 
 
+def test_distinguishes_nan_and_infinity_from_null(asking: Command) -> None:
+    sql = "select 'nan'::double as a, '-inf'::float as b, null as c"
+    assert asking("sql", sql).out.splitlines()[2].split() == ["nan", "-inf", "NULL"]
+    assert asking("sql", sql, "--format", "csv").out == "a,b,c\nnan,-inf,\n"
+    assert on_a_terminal(asking, "sql", sql).splitlines()[2].split() == ["nan", "-inf", "-"]
+    assert asking("sql", sql, "--json").json_lines() == [{"a": None, "b": None, "c": None}]
+
+
 def test_writes_every_format(asking: Command, tmp_path: Path) -> None:
     (row,) = asking("sql", VALUES, "--format", "jsonl").json_lines()
     assert row == {

@@ -1,6 +1,7 @@
 """The search form, and its results."""
 
 import csv
+import re
 from collections import Counter
 from io import BytesIO, StringIO
 from typing import Any
@@ -141,7 +142,8 @@ def test_csv_has_captures_and_their_locations(site: str, harvested: Catalogue, c
         }
         for row in table
     ]
-    page(get(site, f"/search.csv?url=foo*bar&crawl={crawl}"), 400).one("p", class_="problem")
+    for given in (f"?url=foo*bar&crawl={crawl}", ""):
+        page(get(site, f"/search.csv{given}"), 400).one("p", class_="problem")
 
 
 @in_soak
@@ -190,6 +192,7 @@ def test_suggests_wider_patterns_without_captures(site: str, crawl: str) -> None
         ("status", "2x0", 400, "invalid status"),
         ("mime", "text/html' OR 'a'='a", 400, "invalid media type"),
         ("lang", "e'g", 400, "invalid language"),
+        ("unique", "nosuch", 400, "there is no column 'nosuch'"),
         ("order", "random", 400, "use key or newest"),
         ("limit", "0", 400, "use 1 to 1,000"),
         ("limit", "²", 400, "use 1 to 1,000"),
@@ -208,6 +211,17 @@ def test_shows_errors_at_their_fields(site: str, field: str, text: str, status: 
         assert invalid.attrs["value"] == text
     assert root.one(role="alert").one("a").attrs["href"] == f"#{invalid.attrs['id']}"
     assert "open" in root.one("details").attrs or field in {"url", "crawl"}
+
+
+def test_shows_conflicts_at_the_field_that_has_to_change(site: str) -> None:
+    for given, field in (
+        ({"exact_url": "true"}, "url"),
+        ({"exact_url": "true", "match": "host"}, "url"),
+        ({"unique": "url_host_name", "index": "cdx"}, "unique"),
+    ):
+        root = page(search(site, url="example.com", **given), 400)
+        assert root.one(id=field).attrs["aria-invalid"] == "true"
+        assert not re.search("='|True", root.one("p", class_="problem").text)
 
 
 def test_empty_form_runs_no_query(site: str) -> None:
