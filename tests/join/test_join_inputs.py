@@ -161,9 +161,10 @@ def test_options_of_other_queries_are_refused(both: Catalogue, crawl: str, tmp_p
 
 
 REFUSED: dict[str, tuple[bytes, str]] = {
-    "empty.txt": (b"", "none of the 0 lines is a URL"),
-    "blank.txt": (b"\n \n", "none of the 0 lines is a URL"),
-    "script.txt": (b"javascript:void(0)\n", "none of the 1 line is a URL"),
+    "empty.txt": (b"", "the list has no keys"),
+    "blank.txt": (b"\n# x\n", "the list has no keys"),
+    "script.txt": (b"javascript:void(0)\n", "the only line is not a URL; line 1: "),
+    "scripts.txt": (b"javascript:void(0)\n" * 2, "none of the 2 lines is a URL; line 1: "),
     "several.csv": (b"a,b\n1,2\n", "has the columns a, b; name the one with the keys"),
     "usual.csv": (
         b"host,link\na.example,http://a.example/b\n",
