@@ -48,10 +48,10 @@ def size(count: float) -> str:
 
 def parse_size(text: str) -> int:
     """Return the bytes of a text such as ``2GB``, ``500 MB`` or ``1000``."""
-    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", text.strip())
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text.strip().upper())
     if not matched:
         raise QueryError(f"invalid size {text!r}; use 500MB or 2GB")
-    return int(float(matched[1]) * 1000 ** ["", "k", "M", "G", "T"].index(matched[2]))
+    return int(float(matched[1]) * 1000 ** ["", "K", "M", "G", "T"].index(matched[2]))
 
 
 def duration(seconds: float) -> str:

@@ -170,6 +170,13 @@ class Sample(ReprMixin):
         """Whether the last reading found all captures, among all files."""
         return self.found == self.size and not self.missing
 
+    @property
+    def shortfall(self) -> str:
+        """A sentence about how many captures were found."""
+        captures, were = plural(self.size, "capture"), "was" if self.size == 1 else "were"
+        rows = f"all {self.rows:,} rows" if self.rows > 1 else plural(self.rows, "row")
+        return f"only {self.found:,} of {captures} {were} found, among {rows}"
+
     def batches(self, agree: Callable[[ReadPlan], None] = lambda _: None) -> Iterator[pa.RecordBatch]:
         """Yield the captures in random order, round by round.
 
@@ -194,8 +201,7 @@ class Sample(ReprMixin):
             yield from chosen.select(self._columns).combine_chunks().to_batches(BATCH_ROWS)
         self.found, self.drawn = found, order.drawn
         if found < self.size:
-            message = f"only {found:,} of {self.size:,} captures were found, among all {self.rows:,} rows"
-            warnings.warn(message, IncompleteAnswer, stacklevel=2)
+            warnings.warn(self.shortfall, IncompleteAnswer, stacklevel=2)
 
     def _round(self, found: int, drawn: int) -> int:
         """Return the rows of the next round, estimated from those that matched."""

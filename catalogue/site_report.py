@@ -144,6 +144,7 @@ def site_report(
 def _host(site: str) -> str:
     """Return the host of a site, which may be a URL."""
     host = site.strip().rpartition("://")[2].removeprefix("*.").partition("/")[0].partition("?")[0]
+    host = host.rpartition("@")[2]  # a password would be printed
     if not host or "*" in host:
         raise QueryError(f"{printable(site[:200])!r} is not a site; use a host, such as example.com")
     parse_pattern(f"*.{host}")

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -109,7 +110,12 @@ class RecordOutput:
         if json_:
             as_json(asdict(done) | {"failed": _reasons(done.failed), "undecoded": _reasons(done.undecoded)})
         else:
-            where = f" in {', '.join(done.files)}" if done.files else "; no file was written" * (self.output != "-")
+            folder = (self.output or "").rstrip("/").removesuffix(Path(self.output or "").name)
+            where = (
+                f" in {', '.join(f'{folder}{name}' for name in done.files)}"
+                if done.files
+                else "; no file was written" * (self.output != "-")
+            )
             others = f", which also has {done.others:,} of other queries" if done.others else ""
             options.say(f"{plural(done.records, 'record')}{where}{others}")
             report_incomplete("not fetched", [*done.failed.values(), *done.unusable])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS
 from catalogue.errors import QueryError
-from catalogue.query.list_header import URL, has_column, header_of, is_skipped
+from catalogue.query.list_header import URL, cells_differ, has_column, header_of, is_skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +82,10 @@ def _patterns(lines: Iterator[str], name: str) -> Iterator[tuple[int, str]]:
     rows = csv.reader(chain([first] if without_header else [], lines), delimiter=delimiter)
     for row in rows:
         if row and not row[0].startswith("#"):
-            yield before + rows.line_num + (not without_header), row[at].strip() if at < len(row) else ""
+            line = before + rows.line_num + (not without_header)
+            if any(row[len(header) :]):  # the cell would be the start of a URL
+                raise QueryError(f"{name} cannot be read: {cells_differ(line, len(header), len(row))}")
+            yield line, row[at].strip() if at < len(row) else ""
 
 
 def captures_in(file: BinaryIO) -> "pa.Table":

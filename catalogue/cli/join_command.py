@@ -125,7 +125,7 @@ def _report(options: Common, done: "Joined", *, json_: bool) -> None:
         options.say(f"{plural(done.invalid, 'row')} of the input without a valid key, listed in {done.invalid_file}")
     if done.other_urls:
         count = plural(done.other_urls, "row")
-        warn(f"{count} have only captures of other URLs with the same key; their column exact is false")
+        warn(f"for {count}, there are only captures of other URLs with the same key; the column exact is false there")
     report_incomplete("the result may be incomplete", done.problems)
 
 

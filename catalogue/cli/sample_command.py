@@ -127,8 +127,7 @@ def sample(
             options.say(f"{plural(drawn.found, 'capture')}" + (f" in {path}" if path else ""))
             complete = True
     if drawn.found < drawn.size:
-        among = f"among all {plural(drawn.rows, 'row')}"
-        warn(f"only {drawn.found:,} of {plural(drawn.size, 'capture')} were found, {among}")
+        warn(drawn.shortfall)
     report_incomplete("the sample is incomplete", drawn.missing)
     return int(not (complete and drawn.complete))
 

@@ -139,7 +139,8 @@ def record_columns(names: Iterable[str]) -> dict[str, str]:
     found = {what: name for what, known in _NAMES.items() if (name := next((n for n in known if n in there), None))}
     if missing := [_NAMES[what][0] for what in ("filename", "offset", "length") if what not in found]:
         what, are = ("columns", "are") if missing[1:] else ("column", "is")
-        raise QueryError(f"{what} {', '.join(missing)} {are} missing; query without columns=")
+        advice = "join with how='inner' or how='latest', or query without columns="
+        raise QueryError(f"{what} {', '.join(missing)} {are} missing; {advice}")
     return found
 
 

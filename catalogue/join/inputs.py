@@ -22,7 +22,7 @@ from catalogue.atomic_files import open_file
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
 from catalogue.parquet.arrow_arrays import binaries, integer, integers, positions
-from catalogue.query.list_header import URL, has_column, header_of, is_skipped
+from catalogue.query.list_header import URL, cells_differ, has_column, header_of, is_skipped
 from catalogue.query.literals import file_literal, literal
 
 Input: TypeAlias = Any
@@ -33,6 +33,8 @@ _PARQUET, _GZIP, _ZSTD = b"PAR1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CSV = {".csv", ".tsv"}
 _JSON = {".json", ".jsonl", ".ndjson"}
 _STARTS_JSON = re.compile(r"\s*(?:\{|\[\s*(?:[{\"]|$))")
+_CSV_ERROR = re.compile(r"CSV Error on Line: (\d+)\n.*?([^\n]+)\s*\nPossible fixes:", re.DOTALL)
+"""DuckDB's message; the fixes are options that a join does not have."""
 _CHUNK = 4 << 20
 _BATCH = 1 << 16
 _PARQUET_ROWS, _PARQUET_BUFFER = 1 << 14, 1 << 20
@@ -129,6 +131,10 @@ def read_once(keys: Input) -> "str | Path | pa.Table":
 
 
 def _short(error: BaseException) -> str:
+    if found := _CSV_ERROR.search(str(error)):
+        line, cause = found.groups()
+        counts = re.search(r"Columns: (\d+) Found: (\d+)", cause)
+        return cells_differ(line, *counts.groups()) if counts else f"line {line}: {cause.removesuffix('.')}"
     return first_paragraph(str(error))[:_SHOWN]
 
 

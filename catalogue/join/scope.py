@@ -153,7 +153,7 @@ class JoinScope:
             unbounded += 0 if keys.is_ascii else signed
             if unbounded and len(keys) > self.sizes.unbounded:
                 raise _Unbounded(
-                    f"{plural(unbounded, 'row group')} of {crawl} have no bounds, so the join would read them once for "
+                    f"{crawl} has {plural(unbounded, 'row group')} without bounds, which the join would read once for "
                     f"each part of its {len(keys):,} keys; run: catalogue backfill --crawl {crawl}"
                 )
             pieces = () if unbounded else pieces_of_row_groups(bounds, keys if signed else None)

@@ -92,7 +92,11 @@ def sort_keys(
             example = f"; {parsing.example}" if parsing.example else ""
             names = {Match.EXACT: "a URL", Match.PREFIX: "a prefix of URLs"}
             what = names.get(match, f"the name of a {match.value}")
-            raise QueryError(f"none of the {plural(parsing.rows - parsing.skipped, given.unit)} is {what}{example}")
+            count = parsing.rows - parsing.skipped
+            if not count:
+                raise QueryError("the list has no keys")
+            none = f"none of the {plural(count, given.unit)} is" if count > 1 else f"the only {given.unit} is not"
+            raise QueryError(f"{none} {what}{example}")
         counts = {"rows": parsing.rows - parsing.skipped, "patterns": patterns, "invalid": parsing.invalid}
         return {**counts, "is_ascii": parsing.is_ascii, "column": parsing.column}
 

@@ -26,3 +26,8 @@ def header_of(line: str, *names: str, tabs: bool = False) -> tuple[str, list[str
 def has_column(fields: list[str], *names: str) -> bool:
     """Return whether fields of a first line include the column ``url``, in any case, or one of ``names``."""
     return any(field.lower() == URL or field in names for field in fields)
+
+
+def cells_differ(line: int | str, expected: int | str, found: int | str) -> str:
+    advice = 'quote a value that contains the delimiter, as in "http://example.com/a,b"'
+    return f"line {line} has {found} cells, but the header has {expected}; {advice}"

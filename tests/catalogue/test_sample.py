@@ -80,7 +80,7 @@ def test_has_only_matching_rows_and_each_once(harvested: Catalogue, all_rows: pa
         if expected.total() >= size:
             found = sample.to_arrow()
         else:
-            with pytest.warns(IncompleteAnswer, match=f"only {expected.total()} of {size} captures were found"):
+            with pytest.warns(IncompleteAnswer, match=f"only {expected.total()} of {size} capture"):
                 found = sample.to_arrow()
         assert found.num_rows == min(size, expected.total()), (text, where, crawl)
         assert Counter(tuple(row.values()) for row in found.select(COLUMNS).to_pylist()) <= expected
@@ -314,7 +314,7 @@ def test_can_be_read_twice_at_the_same_time(harvested: Catalogue, crawl: str) ->
 
 def test_is_empty_without_matching_rows(harvested: Catalogue, crawl: str) -> None:
     sample = harvested.sample(harvested.captures("*.zzz", crawls=crawl, subsets="warc"), 5)
-    with pytest.warns(IncompleteAnswer, match="only 0 of 5 captures were found, among all 0 rows"):
+    with pytest.warns(IncompleteAnswer, match="only 0 of 5 captures were found, among 0 rows"):
         assert sample.to_arrow().num_rows == 0
     assert sample.plan.requests == 0
 

@@ -85,4 +85,5 @@ def test_prints_a_report(asking: Command, crawl: str) -> None:
     assert shown.status == 0
     assert shown.out.startswith(f"example.com in {crawl}\n  pages ")
     assert "this takes " in shown.err
-    assert asking("site", "example.com", "--crawl", crawl, "--json").json()["crawl"] == crawl
+    ran = asking("site", "https://user:secret@example.com/x@y", "--crawl", crawl, "--json")
+    assert (ran.json()["crawl"], ran.json()["site"]) == (crawl, "example.com")

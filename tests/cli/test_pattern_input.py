@@ -58,6 +58,11 @@ def test_joins_lists_and_stdin(asking: Command, tmp_path: Path) -> None:
             b"#\nsite\nexample.com\nhttp://example.com:99999/\n",
             "urls.csv, line 4: 'http://example.com:99999/'",
         ),
+        (
+            "urls.csv",
+            b"url\nexample.com/a,b\n",
+            "line 2 has 2 cells, but the header has 1; quote a value that contains",
+        ),
         ("urls.csv", b"rank,site\n1,example.com\n", "has no column url, but rank, site; rename"),
         ("urls.txt.gz", gzip.compress(b"example.com\n" * 9, mtime=0)[:-9], "urls.txt.gz cannot be read"),
     ],

@@ -112,7 +112,7 @@ def test_command_counts_captures_of_other_urls(command: Command, source: Path, h
     ran = command(*words)
     assert ran.status == 0
     count, urls = {"inner": ("4 rows", [WWW2, WWW2]), "latest": ("1 row", [WWW2])}[how]
-    assert f"{count} have only captures of other URLs with the same key" in ran.err
+    assert f"for {count}, there are only captures of other URLs with the same key" in ran.err
     rows = pq.read_table(command.home / output)
     assert [row["url"] for row in rows.to_pylist() if row["input_key"] == WWW2] == urls
     again = command(*words, "--json").json()

@@ -210,6 +210,12 @@ def test_command_fetches_patterns_and_captures(
     ran = asking("fetch", "--captures", "rows.cdxj", "-o", "b.warc.gz", "--yes", "--json")
     assert (ran.status, ran.json()["records"]) == (0, rows.num_rows), ran.err
     assert records_in(tmp_path / "b.warc.gz") == records_in(tmp_path / "a.warc.gz")
+    (tmp_path / "sub").mkdir()
+    ran = asking("fetch", "--captures", "rows.cdxj", "-o", "sub/c.warc.gz", "--max-size", "900KB", "--yes")
+    assert (ran.status, ran.err) == (0, f"{rows.num_rows} records in sub/c-00000.warc.gz\n")
+    pq.write_table(rows.select(["url"]), tmp_path / "urls.parquet")
+    ran = asking("fetch", "--captures", "urls.parquet", "-o", "d.warc.gz")
+    assert "missing; join with --how inner or --how latest, or query without --columns\n" in ran.err
     ran = asking("fetch", "example.com", "--crawl", crawl, "-o", "a.warc.gz")
     part = harvested.captures("example.com", crawls=crawl).count()
     others = f"{rows.num_rows - part:,} of other queries"
