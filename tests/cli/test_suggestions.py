@@ -165,7 +165,7 @@ def test_python_errors_name_calls(some: catalogue.Catalogue, mirror: Path, tmp_p
 def test_advice_about_stored_footers_names_no_option_that_fails(tmp_path: Path, miniature: Miniature) -> None:
     command = Command(tmp_path / "data", str(miniature.folder), tmp_path)
     assert command("harvest", "--crawl", "latest", "--index", "cdx").status == 0
-    for words in (["export", "ducklake"], ["export", "iceberg", "index.iceberg"], ["backfill"], ["sample"]):
+    for words in (["export", "ducklake"], ["export", "iceberg", "index.iceberg"], ["backfill"]):
         reported = sentence(command(*words))
         assert "no footers are stored in" in reported
         assert reported.endswith("yet; run: catalogue harvest --crawl latest")
