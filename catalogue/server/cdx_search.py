@@ -178,9 +178,13 @@ class CdxSearch:
     def _missing(self, found: Captures) -> tuple[str, ...]:
         """Return what is missing where not all footers are stored: nothing, if there is a CDX index."""
         try:
-            return tuple(found.fetch_indexes().missing)
+            plan = found.plan
+            if plan.searched:  # without fetching page indexes, if there is no list
+                found.question.prepare(plan)
+                plan = found.question.plan()
         except NotHarvested:  # too many blocks for one query, but not for the parts of a page
             return ()
+        return tuple(plan.missing)
 
     def _cut_by_list(self, request: CdxRequest, captures: Captures) -> Sequence[ResultBlock]:
         """Cut a result by the list of blocks, where no footers are stored; empty if there are no blocks."""
@@ -188,7 +192,8 @@ class CdxSearch:
         if request.pattern.match is Match.EXACT:
             return [ResultBlock(intervals, 1)]
         lists = self._session.block_lists
-        too_expensive = TooExpensive(f"{request.url} has too many captures; use a narrower url=, or: catalogue query")
+        name = request.url or "*"
+        too_expensive = TooExpensive(f"{name} has too many captures; use a narrower url=, or: catalogue query")
         try:
             if not isinstance(lists.get(self.crawl), StoredList):
                 captures.fetch_indexes()
