@@ -13,15 +13,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import open_file
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
-from catalogue.parquet.arrow_arrays import binaries, integer, integers, positions
+from catalogue.parquet.arrow_arrays import binaries
 from catalogue.query.list_header import URL, cells_differ, has_column, header_of, is_skipped
 from catalogue.query.literals import file_literal, literal
 
@@ -160,34 +158,29 @@ def _plain(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _plain_column(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    kind = column.type
-    if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array(map(_plain_column, column.chunks or [pa.nulls(0, kind)]))
-    if pa.types.is_dictionary(kind):
-        values = _plain_column(column.dictionary)  # of a type that functions know
-        return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
-    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
-        return column.cast(pa.string())
-    if pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
-        return column.cast(pa.binary())
-    if pa.types.is_struct(kind):
-        parts = [_plain_column(column.field(at)) for at in range(kind.num_fields)]
-        fields = [field.with_type(part.type) for field, part in zip(kind, parts, strict=True)]
-        return pa.StructArray.from_arrays(parts, fields=fields, mask=column.is_null())
-    if pa.types.is_fixed_size_list(kind):
-        size = kind.list_size
-        values = _plain_column(column.values.slice(column.offset * size, len(column) * size))
-        plain = pa.list_(kind.value_field.with_type(values.type), size)
-        return pa.FixedSizeListArray.from_arrays(values, type=plain, mask=column.is_null())
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        counts = pc.fill_null(pc.list_value_length(column).cast(pa.int64()), integer(0, pa.int64()))
-        ends = positions(np.append([0], np.cumsum(integers(counts))))
-        values = _plain_column(column.flatten())  # only those of this piece
-        field, mask = kind.value_field.with_type(values.type), column.is_null()
-        if pa.types.is_large_list(kind):
-            return pa.LargeListArray.from_arrays(ends, values, type=pa.large_list(field), mask=mask)
-        return pa.ListArray.from_arrays(ends.cast(pa.int32()), values, type=pa.list_(field), mask=mask)
+    for decodes in (False, True):  # Arrow decodes no dictionary of views
+        column = column.cast(_plain_type(column.type, decodes=decodes))
     return column
+
+
+def _plain_type(kind: pa.DataType, *, decodes: bool) -> pa.DataType:
+    """Return a type without views and large texts at any depth, and without dictionaries if ``decodes``."""
+    of = pa.types
+    if of.is_dictionary(kind):
+        values = _plain_type(kind.value_type, decodes=decodes)
+        return values if decodes else pa.dictionary(kind.index_type, values)
+    if of.is_string_view(kind) or of.is_large_string(kind):
+        return pa.string()
+    if of.is_binary_view(kind) or of.is_large_binary(kind):
+        return pa.binary()
+    if of.is_struct(kind):
+        return pa.struct([each.with_type(_plain_type(each.type, decodes=decodes)) for each in kind])
+    if of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind):
+        field = kind.value_field.with_type(_plain_type(kind.value_type, decodes=decodes))
+        if of.is_fixed_size_list(kind):
+            return pa.list_(field, kind.list_size)
+        return pa.large_list(field) if of.is_large_list(kind) else pa.list_(field)
+    return kind
 
 
 @contextmanager
