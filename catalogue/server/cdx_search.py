@@ -19,6 +19,7 @@ from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import NotHarvested, TooExpensive
 from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
+from catalogue.plan.plan import ReadPlan
 from catalogue.query.key_intervals import Intervals, KeyIntervals
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.read.block_reader import blocks_of, fetch_blocks
@@ -178,13 +179,9 @@ class CdxSearch:
     def _missing(self, found: Captures) -> tuple[str, ...]:
         """Return what is missing where not all footers are stored: nothing, if there is a CDX index."""
         try:
-            plan = found.plan
-            if plan.searched:  # without fetching page indexes, if there is no list
-                found.question.prepare(plan)
-                plan = found.question.plan()
+            return tuple(_searched(found).missing)
         except NotHarvested:  # too many blocks for one query, but not for the parts of a page
             return ()
-        return tuple(plan.missing)
 
     def _cut_by_list(self, request: CdxRequest, captures: Captures) -> Sequence[ResultBlock]:
         """Cut a result by the list of blocks, where no footers are stored; empty if there are no blocks."""
@@ -196,7 +193,7 @@ class CdxSearch:
         too_expensive = TooExpensive(f"{name} has too many captures; use a narrower url=, or: catalogue query")
         try:
             if not isinstance(lists.get(self.crawl), StoredList):
-                captures.fetch_indexes()
+                _searched(captures)
         except NotHarvested as error:
             listed = lists.get(self.crawl)
             if isinstance(listed, ClusterSearch) and listed.lines:
@@ -243,6 +240,15 @@ class CdxSearch:
     def _has_captures(self, request: CdxRequest) -> bool:
         query = ResolvedQuery(Intervals(request.pattern.intervals), (request.url,), ("url_surtkey",), limit=1)
         return any(batch.num_rows for batch in self._run(query).batches(warn=False))
+
+
+def _searched(captures: Captures) -> ReadPlan:
+    """Plan a query after a search in its list of blocks, without fetching page indexes."""
+    plan = captures.plan
+    if plan.searched:
+        captures.question.prepare(plan)
+        plan = captures.question.plan()
+    return plan
 
 
 def rows_before(rows: pa.RecordBatch, last: str, request: CdxRequest) -> pa.RecordBatch:

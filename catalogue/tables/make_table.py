@@ -157,7 +157,7 @@ def _find_bounds(rows: Sequence[dict[str, Any]], store: Store, key: str, schemas
     footers = StoredFooters(store)
     for row in rows:
         columns = decode_columns(schemas[row["schema"]])
-        found, origin = list[Bounds](), "missing"
+        found, origin = list[Bounds](), ""
         version = StoredFile(b"", *(row[name] for name in ("file_size", "etag", "last_modified", "source", "taken")))
         indexes = store.indexes(row["path"], [row["row_group"]], version).get(row["row_group"])
         if indexes and indexes.bounds and key in columns:
