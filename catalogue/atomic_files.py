@@ -16,7 +16,6 @@ from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from catalogue.errors import CatalogueError, DiskFailed, QueryError
-from catalogue.formatting import size
 
 _NOT_PERMITTED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _RESUME = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -193,4 +192,4 @@ def room(path: Path | str, error: BaseException | None) -> str:
     if path == "standard output":
         return ""
     place = next(place for place in (Path(path).absolute(), *Path(path).absolute().parents) if place.exists())
-    return f" ({size(shutil.disk_usage(place).free)} free there)"
+    return f" ({shutil.disk_usage(place).free / 1e9:,.1f} GB free there)"

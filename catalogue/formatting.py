@@ -1,6 +1,7 @@
 """Numbers, sizes, durations and names for people, values as JSON, and representations of objects."""
 
 import difflib
+import inspect
 import itertools
 import math
 import re
@@ -145,8 +146,8 @@ _C = TypeVar("_C")
 
 def naming_arguments(cls: type[_C]) -> type[_C]:
     """Let the public methods of a class name the argument that is most similar to an unknown one."""
-    for name, method in vars(cls).copy().items():
-        if isinstance(method, FunctionType) and not name.startswith("_"):
+    for name, method in inspect.getmembers(cls, inspect.isfunction):
+        if not name.startswith("_"):
             setattr(cls, name, _naming(method))
     return cls
 

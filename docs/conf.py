@@ -38,7 +38,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "separated"
 # What calls return is made by nobody else; and what says nothing of itself is there all the same.
-autodoc_default_options = {"exclude-members": "__init__", "undoc-members": True}
+autodoc_default_options = {"exclude-members": "__init__, __new__", "undoc-members": True}
 
 html_theme = "furo"
 html_title = f"catalogue {release}"

@@ -1,0 +1,1 @@
+"""The calls of class ``Catalogue`` and their documentation, divided by subject."""
