@@ -146,14 +146,18 @@ _ISO = re.compile(
 )
 
 
-def time_bounds(first: Moment | None, last: Moment | None) -> tuple[int | None, int | None]:
+def time_bounds(first: Moment | None, last: Moment | None, *, clamp: bool = False) -> tuple[int | None, int | None]:
     """Convert ``--from`` and ``--to`` to milliseconds since 1970, the end exclusive.
 
     Both are inclusive as typed: the first 1 to 14 digits of a time as in the CDX API (``2022``, ``20220131``), or an
-    ISO date or time, in UTC unless it has a zone; a date means the day.
+    ISO date or time, in UTC unless it has a zone; a date means the day. ``clamp`` changes digits of impossible times
+    to the nearest possible ones, as CDX servers do.
+
+    Raises:
+        QueryError: if a time is invalid, or the first is after the last.
     """
-    from_ms = None if first is None else _milliseconds(_span(str(first))[0])
-    to_ms = None if last is None else _milliseconds(_span(str(last))[1])
+    from_ms = None if first is None else _milliseconds(_span(str(first), clamp=clamp)[0])
+    to_ms = None if last is None else _milliseconds(_span(str(last), clamp=clamp)[1])
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise QueryError(f"the first time {first} is after the last time {last}; exchange them")
     return from_ms, to_ms
@@ -163,7 +167,7 @@ def _milliseconds(time: datetime) -> int:
     return int(time.timestamp()) * 1000
 
 
-def _span(text: str) -> tuple[datetime, datetime]:
+def _span(text: str, *, clamp: bool) -> tuple[datetime, datetime]:
     """Return the first time that a text means, and the end, exclusive."""
     try:
         shift = timedelta()
@@ -177,6 +181,8 @@ def _span(text: str) -> tuple[datetime, datetime]:
         if not 1 <= len(digits) <= _DIGITS:
             raise ValueError(text)  # noqa: TRY301 - like those of the lines around it
         first, last = _from_digits(digits.ljust(_DIGITS, "0")), _from_digits(digits.ljust(_DIGITS, "9"))
+        if not (clamp or any(f"{each:%m%d%H%M%S}".startswith(digits[4:]) for each in (first, last))):
+            raise ValueError(text)  # noqa: TRY301
         return first - shift, last - shift + timedelta(seconds=1)
     except (ValueError, OverflowError) as error:
         raise QueryError(

@@ -123,7 +123,7 @@ def find_record(session: Session, crawl: str, url: str, moment: str) -> tuple[Re
     Raises:
         BadRecord: if the record is damaged, or differs from the index.
     """
-    first, end = time_bounds(moment, moment)
+    first, end = time_bounds(moment, moment, clamp=True)
     captures = find_captures(session, Query.of(url, crawls=check_crawl_name(crawl), subsets="all", match=Match.EXACT))
     spelling = _spelling(url)
 

@@ -185,7 +185,8 @@ class CdxRequest:
     @property
     def times(self) -> tuple[int | None, int | None]:
         """First and last time in milliseconds since 1970, the second exclusive."""
-        return time_bounds(self.first or None, None)[0], time_bounds(None, self.last or None)[1]
+        first, last = self.first or None, self.last or None
+        return time_bounds(first, None, clamp=True)[0], time_bounds(None, last, clamp=True)[1]
 
     @property
     def where(self) -> str | None:

@@ -273,7 +273,19 @@ def test_times_are_inclusive_as_typed(first: Moment, last: Moment, expected: tup
 
 @pytest.mark.parametrize(
     "text",
-    ["", "tomorrow", "20220131123059000", "2022-13-01", "2022-02-30", "2022-W05", "-5", "\uff12\uff10\uff12\uff12"],
+    [
+        *(
+            "",
+            "tomorrow",
+            "20220131123059000",
+            "2022-13-01",
+            "2022-02-30",
+            "2022-W05",
+            "-5",
+            "\uff12\uff10\uff12\uff12",
+        ),
+        *("202213", "20222", "20220230", "2022013124", "20220131236", "20220131235960"),
+    ],
 )
 def test_rejects_invalid_times(text: str) -> None:
     with pytest.raises(QueryError, match="invalid time"):
