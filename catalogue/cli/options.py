@@ -100,7 +100,7 @@ def _query_option(each: Parameter) -> Decorator:
         each.option,
         each.name,
         type=None if each.kind is bool else kind,
-        is_flag=each.kind is bool,
+        is_flag=each.kind is bool or None,  # False would let click accept the option without a value
         multiple=each.several,
         metavar=_METAVARS.get(each.name),
         shell_complete=_COMPLETE.get(each.name),

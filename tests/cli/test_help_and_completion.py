@@ -74,6 +74,24 @@ def test_help_has_examples_that_parse(name: str, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.count("Usage: ") == len(found)
 
 
+OPTIONS = [
+    [*words, each.opts[0]]
+    for words, command in all_commands()
+    for each in command.params
+    if isinstance(each, click.Option) and not each.is_flag and not each.count
+]
+
+
+def test_options_need_their_values() -> None:
+    """An option at the end of a command, or followed by a negative number, is not used without its value."""
+    assert len(OPTIONS) > 150
+    for words in OPTIONS:
+        with pytest.raises(click.BadOptionUsage, match="requires an argument"):
+            entry.main(words, standalone_mode=False)
+    with pytest.raises(click.BadParameter, match="-1 is not in the range"):
+        entry.main(["query", "example.com", "--limit", "-1"], standalone_mode=False)
+
+
 # ---- completion ----
 
 
