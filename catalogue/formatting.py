@@ -5,11 +5,12 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import wraps
 from html import escape
+from numbers import Integral
 from types import FunctionType
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -100,13 +101,23 @@ def in_utc(time: datetime) -> datetime:
 
 
 def several(words: str | int | Iterable[str | int]) -> list[str]:
-    """Return one or several words as texts."""
-    return [str(words)] if isinstance(words, str | int) else list(map(str, words))
+    """Return one or several words as texts.
+
+    Raises:
+        QueryError: if they are something else: the items of bytes, of a dictionary and of a DataFrame are no words.
+    """
+    if isinstance(words, str | int):
+        return [str(words)]
+    found = list(words) if isinstance(words, Iterable) and not isinstance(words, bytes | Mapping) else [words]
+    wrong = [words] if hasattr(words, "columns") else [each for each in found if not isinstance(each, str | Integral)]
+    if wrong:
+        raise QueryError(f"invalid value of type {type(wrong[0]).__name__}; use a text or a list of texts")
+    return list(map(str, found))
 
 
-def comma_separated(texts: str | Iterable[str]) -> list[str]:
+def comma_separated(texts: str | int | Iterable[str | int]) -> list[str]:
     """Split one or several texts at their commas."""
-    return [word.strip() for text in ([texts] if isinstance(texts, str) else texts) for word in text.split(",")]
+    return [word.strip() for text in several(texts) for word in text.split(",")]
 
 
 def join_first(texts: Sequence[str], most: int = 3) -> str:

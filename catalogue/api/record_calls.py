@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
 
     import pandas as pd
 
@@ -83,8 +84,8 @@ class RecordCalls:
 
         return site_report(self.session, site, crawl=crawl, approve=approve)
 
-    def record(self, capture: Capture) -> Record:
-        """Fetch and check the record of one capture.
+    def record(self, capture: Capture | Mapping[str, Any]) -> Record:
+        """Fetch and check the record of one capture, or of one row of captures.
 
         Raises:
             BadRecord: if the record is damaged, or of another capture.

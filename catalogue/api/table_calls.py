@@ -97,9 +97,9 @@ class TableCalls:
         from catalogue.reports import frame
         from catalogue.selection import select_stored
 
-        if crawl is not None:
-            select_stored(self.session, crawl)
-        return frame(self.session, f"SELECT * FROM {name} WHERE $1 IS NULL OR crawl = $1 ORDER BY ALL", crawl)  # noqa: S608
+        chosen = None if crawl is None else select_stored(self.session, crawl)
+        sql = f"SELECT * FROM {name} WHERE $1 IS NULL OR list_contains($1::VARCHAR[], crawl) ORDER BY ALL"  # noqa: S608
+        return frame(self.session, sql, chosen)
 
     def plot(self, crawl: str) -> Picture:
         """Draw the files of a stored crawl and their row groups along its keys, as SVG.

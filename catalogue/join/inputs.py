@@ -6,7 +6,7 @@ import hashlib
 import io
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -113,6 +113,8 @@ def read_once(keys: Input) -> "str | Path | pa.Table":
             keys = keys.collect()
         if hasattr(keys, "to_frame"):
             keys = keys.to_frame(keys.name or TEXT_COLUMN)
+        if isinstance(keys, Mapping):
+            return pa.table(dict(keys))
         if isinstance(keys, pa.Array | pa.ChunkedArray):
             return pa.table({TEXT_COLUMN: keys})
         if hasattr(keys, "__arrow_c_stream__"):

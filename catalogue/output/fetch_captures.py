@@ -59,7 +59,8 @@ def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record
                 _warn(result.reason)
 
 
-def fetch_record(session: Session, capture: Capture) -> Record:
+def fetch_record(session: Session, given: Capture | Mapping[str, Any]) -> Record:
+    capture = given if isinstance(given, Capture) else capture_of(given)
     try:
         body = session.source.get(capture.filename, capture.range).body
     except NotFound:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -84,7 +85,7 @@ def _texts(given: str | int | Iterable[str | int]) -> tuple[str, ...]:
 
 
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:
-    return tuple(comma_separated(given) if isinstance(given, str) else given)
+    return tuple(comma_separated(given) if isinstance(given, str) else several(given))
 
 
 def _some(problem: str) -> Callable[[str | int | Iterable[str | int]], tuple[str, ...]]:
@@ -101,9 +102,9 @@ def _match(given: Match | str) -> Match:
 
 
 def _limit(given: int) -> int:
-    if given < 0:
-        raise QueryError(f"invalid limit {given}; use 0 or more")
-    return given
+    if not hasattr(given, "__index__") or given < 0:
+        raise QueryError(f"invalid limit {given!r}; use a whole number, 0 or more")
+    return min(int(given), sys.maxsize)
 
 
 _SUBSETS = {

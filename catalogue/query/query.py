@@ -81,7 +81,7 @@ class Query:
         names = {each.name for each in PARAMETERS} | {"within"}
         for name in given.keys() - names:
             raise unknown_argument("query", name, names)
-        values: dict[str, Any] = {"patterns": patterns, **given}
+        values: dict[str, Any] = {**given, "patterns": () if patterns is None else patterns}
         for each in PARAMETERS:
             if values.get(each.name) is not None:
                 values[each.name] = each.parse(values[each.name])

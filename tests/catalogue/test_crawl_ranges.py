@@ -44,6 +44,16 @@ def selected(cat: Catalogue, *words: str) -> list[str]:
     return [*select(cat.session, Query.of("*", crawls=words or None)).crawls]
 
 
+def test_words_select_rows_of_views(cat: Catalogue) -> None:
+    newest, *others = cat.crawls().query("files_harvested > 0").crawl
+    for view in (cat.files, cat.row_groups):
+        every = view().crawl.value_counts().to_dict()
+        assert {*every} == {newest, *others}
+        for word, crawls in (("latest", [newest]), (newest[8:], [newest]), ("2000..", [newest, *others])):
+            assert view(word).crawl.value_counts().to_dict() == {crawl: every[crawl] for crawl in crawls}
+    assert {*cat.column_chunks(newest[8:]).crawl} == {newest}
+
+
 def test_words_select_listed_crawls(cat: Catalogue) -> None:
     newest, removed, *_, oldest = every = listed(cat)
     for words in ("all", "..", f"{oldest}..{newest}", f"{oldest}..", f"..{newest}", f"{oldest[8:]}..LATEST"):

@@ -110,6 +110,7 @@ FRAMES: dict[str, Callable[[], Any]] = {
     "categories of polars": lambda: pl.DataFrame({"url": pl.Series(URLS, dtype=pl.Categorical)}),
     "series": lambda: pd.Series(URLS, name="link"),
     "list": lambda: URLS,
+    "dictionary": lambda: {"url": URLS},
     "generator": lambda: (url for url in URLS),
     "bytes in a list": lambda: [url.encode() for url in URLS],
 }

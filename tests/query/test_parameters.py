@@ -4,14 +4,17 @@ import inspect
 from typing import Any
 
 import click
+import pandas as pd
 import pytest
 
 from catalogue.catalogue import Catalogue
 from catalogue.cli.query_command import query
+from catalogue.errors import QueryError
 from catalogue.mcp_server.tools import TOOLS
 from catalogue.query.parameters import PARAMETERS, Interface, parameters_of
 from catalogue.query.query import AllQueryOptions, Query
 from catalogue.server.application import application
+from tests.support.commands import Command
 from tests.support.serving import get
 from tests.support.web_pages import page, serving_site
 
@@ -32,6 +35,32 @@ def test_python_has_the_parameters_with_their_defaults() -> None:
     assert {*AllQueryOptions.__annotations__} == names(Interface.PYTHON) - {"patterns"}
     given: dict[str, Any] = {name: each.default for name, each in signature.items()}
     assert Query.of("*", **{name: given[name] for name in AllQueryOptions.__annotations__}) == Query.of("*")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"patterns": None}, "a query needs a pattern"),
+        ({"patterns": b"example.com"}, "invalid value of type bytes; use a text or a list of texts"),
+        ({"patterns": {"url": ["example.com"]}}, "invalid value of type dict"),
+        ({"patterns": pd.DataFrame({"url": ["example.com"]})}, "invalid value of type DataFrame"),
+        ({"crawls": 2022.5}, "invalid value of type float"),
+        ({"columns": ["url", None]}, "invalid value of type NoneType"),
+        ({"status": pd.Series([200.0])}, "invalid value of type float"),
+        ({"where": [True, ["fetch_status = 200"]]}, "invalid value of type list"),
+        ({"limit": "5"}, "invalid limit '5'; use a whole number"),
+        ({"limit": 5.0}, "invalid limit 5.0; use a whole number"),
+    ],
+)
+def test_python_refuses_values_of_other_types(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(QueryError, match=f"^{says}"):
+        Query.of(**{"patterns": "example.com", **given})
+
+
+def test_a_limit_may_be_any_number(harvested: Catalogue, asking: Command) -> None:
+    counted = harvested.captures("example.com", limit=10**30).count()
+    assert counted == harvested.captures("example.com").count() > 0
+    assert asking("query", "example.com", "--limit", f"{10**30}", "--count").out == f"{counted}\n"
 
 
 def test_command_line_has_the_parameters_with_their_help() -> None:

@@ -59,7 +59,7 @@ def test_records_agree_with_python(address: str, harvested: Catalogue, crawl: st
     assert {row["subset"] for row in rows} == {"warc", "crawldiagnostics", "robotstxt"}
     twins = 0
     for row in part_of(rows):
-        (record,) = harvested.records([row])
+        record = harvested.record(row)
         stamp, url = format_timestamp(row["fetch_time"]), row["url"]
         got = get(address, f"/{crawl}/{stamp}id_/{url}")
         if int(got.headers["x-archive-offset"]) != record.capture.offset:
