@@ -227,6 +227,7 @@ def limits() -> Limits:
         return Limits()
 
 
+_MAY_BE_ZERO = {"patience", "latency", "cache_size"}
 _KNOWN = [setting.name for kind in (Settings, Limits) for setting in fields(kind)]
 """Names of settings; ``hosts`` is only in the file."""
 
@@ -324,11 +325,14 @@ def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - settings have
         usable = isinstance(value, str | kind) or (kind is float and isinstance(value, int))
         if kind in {int, float}:
             usable &= not isinstance(value, bool) and 0 <= converted < math.inf
-            usable &= converted > 0 or name in {"patience", "latency", "cache_size"}
+            usable &= converted > 0 or name in _MAY_BE_ZERO
     except (TypeError, ValueError, OverflowError):
         usable = False
     if not usable or (name == "contact" and not str(value).isprintable()):
-        raise QueryError(f"invalid value {value!r} of the setting {name}")
+        numbers = {int: "a whole number", float: "a number"}
+        least = ", 0 or more" if name in _MAY_BE_ZERO else " over 0"
+        use = f"{numbers[kind]}{least}" if kind in numbers else "a printable text"
+        raise QueryError(f"invalid value {value!r} of the setting {name}; use {use}")
     if name == "source" and f"{converted}/" == DEFAULT_SOURCE:
         return DEFAULT_SOURCE
     return converted.expanduser() if kind is Path and str(value).startswith("~/") else converted

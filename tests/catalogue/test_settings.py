@@ -102,10 +102,10 @@ def test_ignores_other_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_rejects_invalid_values(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"CATALOGUE_{name.upper()}", value)
-    with pytest.raises(QueryError, match=f"of the setting {name}$"):
+    with pytest.raises(QueryError, match=f"of the setting {name}; use a "):
         load_settings()
     monkeypatch.delenv(f"CATALOGUE_{name.upper()}")
-    with pytest.raises(QueryError, match=f"of the setting {name}$"):
+    with pytest.raises(QueryError, match=f"of the setting {name}; use a "):
         load_settings(**{name: value})
 
 
@@ -123,7 +123,7 @@ def test_rejects_invalid_values(name: str, value: str, monkeypatch: pytest.Monke
 def test_rejects_invalid_values_in_the_file(name: str, values: list[str], config: Config) -> None:
     for value in values:
         config(f"{name} = {value}")
-        with pytest.raises(QueryError, match=f"of the setting {name}$"):
+        with pytest.raises(QueryError, match=f"of the setting {name}; use a "):
             load_settings()
 
 

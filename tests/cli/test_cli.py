@@ -101,7 +101,7 @@ def sentence(ran: Ran) -> str:
         (["status", "--source", "gopher://x"], 0, ""),
         (["crawls", "--source", "gopher://x"], 2, "invalid source"),
         (["crawls", "--source", "https://user:secret@example.com/"], 2, "without query or credentials"),
-        (["crawls", "--rate", "0"], 2, "of the setting rate"),
+        (["crawls", "--rate", "0"], 2, "of the setting rate; use a number over 0"),
     ],
 )
 def test_invalid_use_is_one_sentence_and_a_status(asking: Command, words: list[str], status: int, says: str) -> None:
