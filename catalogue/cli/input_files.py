@@ -47,7 +47,8 @@ def patterns_in(file: BinaryIO) -> Iterator[tuple[str, str]]:
                 if (stripped := text.strip()) and not stripped.startswith("#"):
                     yield f"{file.name}, line {number}", text
     except UnicodeDecodeError as error:
-        raise QueryError(f"{file.name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+        reason = f"{error.reason} at byte {error.start}"
+        raise QueryError(f"{file.name} is not UTF-8 text: {reason}; for Parquet use: catalogue join") from error
     except (csv.Error, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise QueryError(f"{file.name} cannot be read: {error}") from error
 

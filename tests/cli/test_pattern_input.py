@@ -65,6 +65,11 @@ def test_joins_lists_and_stdin(asking: Command, tmp_path: Path) -> None:
         ),
         ("urls.csv", b"rank,site\n1,example.com\n", "has no column url, but rank, site; rename"),
         ("urls.txt.gz", gzip.compress(b"example.com\n" * 9, mtime=0)[:-9], "urls.txt.gz cannot be read"),
+        (
+            "urls.parquet",
+            b"PAR1\x15\xff",
+            "is not UTF-8 text: invalid start byte at byte 5; for Parquet use: catalogue join",
+        ),
     ],
 )
 def test_names_the_line_of_an_invalid_pattern(
