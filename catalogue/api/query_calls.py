@@ -176,7 +176,7 @@ class QueryCalls:
             how: ``inner``: each capture of each row. ``semi``: rows that have captures. ``anti``: rows that have none,
                 where everything that can match was read. ``crawls``: each row with the number of captures, their
                 crawls, first and last time, and statuses. ``latest``: the newest capture of each row.
-            on: name of the column with the keys; by default the only one, or ``url``.
+            on: name of the column with the keys; by default the only one, ``url`` or ``url_surtkey``.
             match: ``exact``, ``prefix``, ``host`` or ``domain``. With ``exact``, ``inner`` and ``latest`` prefer the
                 captures of the URL itself to those of other URLs with its key; the column ``exact`` says which it is.
             agree: called with the cost of what is not done yet; may raise.

@@ -36,7 +36,9 @@ _MOST_CRAWLS = 20
     help="inner: all captures of each key. semi: keys with captures. anti: keys without captures. crawls: each key "
     "with the number, crawls, times and statuses of its captures. latest: the newest capture of each key.",
 )
-@click.option("--on", metavar="COLUMN", help="The column with the keys.  [default: the only column, or url]")
+@click.option(
+    "--on", metavar="COLUMN", help="The column with the keys.  [default: the only column, url or url_surtkey]"
+)
 @click.option(
     "--match",
     type=OneOf(["exact", "prefix", "host", "domain"]),

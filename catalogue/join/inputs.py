@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import open_file
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph, join_first
 from catalogue.parquet.arrow_arrays import binaries
@@ -27,6 +28,7 @@ Input: TypeAlias = Any
 """Path of a file; or captures, an Arrow table, a DataFrame or column of pandas or polars, or texts."""
 
 TEXT_COLUMN = "key"
+_KEY = COMMON_CRAWL.key
 _PARQUET, _GZIP, _ZSTD = b"PAR1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CSV = {".csv", ".tsv"}
 _JSON = {".json", ".jsonl", ".ndjson"}
@@ -58,7 +60,7 @@ class OpenInput:
 
 @contextmanager
 def open_input(keys: Input, on: str | None) -> Iterator[OpenInput]:
-    """Open an input, whose keys are in the column ``on``; by default the only one, or ``url``.
+    """Open an input, whose keys are in the column ``on``; by default the only one, ``url`` or ``url_surtkey``.
 
     Raises:
         QueryError: if it cannot be read, or no column is chosen.
@@ -335,9 +337,9 @@ def _column(schema: pa.Schema, on: str | None, where: str) -> str:
         if on not in names:
             raise QueryError(f"{where} has no column {on}; there are {join_first(names)}")
         return on
-    urls = [name for name in names if name.lower() == URL]
-    if len(names) == 1 or urls:
-        return (urls or names)[0]
+    usual = [name for known in (URL, _KEY) for name in names if name.lower() == known]
+    if len(names) == 1 or usual:
+        return (usual or names)[0]
     raise QueryError(f"{where} has the columns {join_first(names)}; name the one with the keys, as in on='{names[0]}'")
 
 

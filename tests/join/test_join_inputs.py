@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from catalogue import Catalogue
+from catalogue import Catalogue, url_surtkey
 from catalogue.errors import QueryError, TooExpensive
 from tests.support.amounts import in_part
 from tests.support.commands import Command, ended
@@ -111,6 +111,7 @@ FRAMES: dict[str, Callable[[], Any]] = {
     "series": lambda: pd.Series(URLS, name="link"),
     "list": lambda: URLS,
     "dictionary": lambda: {"url": URLS},
+    "keys": lambda: {"id": [1, 2, 3], "url_surtkey": [*map(url_surtkey, URLS)]},
     "generator": lambda: (url for url in URLS),
     "bytes in a list": lambda: [url.encode() for url in URLS],
 }
