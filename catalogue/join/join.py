@@ -21,7 +21,7 @@ from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.join_ledger import JoinLedger, JoinPart
 from catalogue.join.joined import Joined, JoinEstimate
 from catalogue.join.keys import JoinKeys
-from catalogue.join.kinds import Kind, distinct, kind_of
+from catalogue.join.kinds import KINDS, Kind, distinct, kind_of
 from catalogue.join.parse_keys import is_list_of_invalid
 from catalogue.join.parts import (
     concatenate,
@@ -212,7 +212,10 @@ class _JoinRun:
                 counts = sort_keys(folder, given, self._asked.match, self._invalid, advance, batch=self._sizes.batch)
             self._ledger.add_input(counts)
         about = self._ledger.input
-        return JoinKeys(folder, about["patterns"], about["column"], is_ascii=about["is_ascii"])
+        keys = JoinKeys(folder, about["patterns"], about["column"], is_ascii=about["is_ascii"])
+        if keys.are_keys:  # for which no URL is preferred
+            self._kind = replace(self._kind, collect=KINDS[self._kind.name].collect)
+        return keys
 
     def estimate(self) -> JoinEstimate:
         prices = []
@@ -254,7 +257,7 @@ class _JoinRun:
                 if path.name not in known:
                     path.unlink()
             next_bytes = self._read(parts, most)
-            if self._kind.exact and not self._kind.collect:
+            if self._kind.exact and not (self._kind.collect or self._keys.are_keys):
                 self._prefer_exact(parts)
             rows = self._write(folder)
             if not (ledger.failed or self._missing or next_bytes):

@@ -161,7 +161,8 @@ def result_of(
     nothing = pa.Table.from_batches([], schema.insert(0, pa.field(NUMBER, pa.int64())))
     kept = some[0] if len(some) == 1 else kind.collect(pa.concat_tables(some) if some else nothing)
     found = kind.result(kept, keys.rows_between(*span), unread)
-    return latest_of_rows(with_exact(found, keys)) if kind.exact else found
+    found = with_exact(found, keys) if kind.exact else found
+    return latest_of_rows(found) if kind.exact and not keys.are_keys else found
 
 
 def _within(part: Path, span: tuple[int, int]) -> pa.Table:
