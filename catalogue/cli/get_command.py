@@ -1,4 +1,4 @@
-"""``catalogue get``."""
+"""``catalogue get`` and ``catalogue site``."""
 
 import json
 import sys
@@ -11,21 +11,27 @@ from catalogue.cli.app import Common, command
 from catalogue.cli.messages import report_incomplete, warn
 from catalogue.cli.options import (
     FILE,
+    Budget,
+    budget_options,
     check_folder,
     combine,
     confirm,
     crawls_option,
+    json_option,
     max_requests_option,
     receipt_option,
     recorder_for,
     yes_option,
 )
+from catalogue.cli.tables import as_json
 from catalogue.errors import NotArchived, QueryError
 from catalogue.formatting import clock, plural, printable_lines, size
 
 if TYPE_CHECKING:
     from catalogue.get_page import GetEstimate
+    from catalogue.plan.plan import ReadPlan
     from catalogue.records.page import Page
+    from catalogue.site_report import SiteReport
 
 _FORMS = {
     "text": "Print the text of the page.",
@@ -217,3 +223,48 @@ def _json(page: "Page", form: str, incomplete: list[str], *, main_content: bool)
     elif form:
         described[form] = _extracted(page, form, main_content=main_content)
     return f"{json.dumps(to_json(described), ensure_ascii=False)}\n".encode()
+
+
+@command()
+@click.argument("site")
+@crawls_option("One crawl: 2022-05 or latest.  [default: latest]")
+@json_option
+@budget_options
+def site(options: Common, *, site: str, crawls: tuple[str, ...], json_: bool, budget: Budget) -> int:
+    """Summarize what a crawl has of a site and its subdomains.
+
+    It prints the numbers of pages, redirects, errors and robots.txt captures, the first and last fetch, content types
+    and languages of the pages, and the archived robots.txt. It needs no harvest. It prints the cost on standard
+    error before it reads anything.
+
+    \b
+    catalogue site example.com
+    catalogue site example.com --crawl 2022-05 --json
+    """
+    shown: list[str] = []
+
+    def approve(plan: "ReadPlan") -> None:
+        budget.check(plan)
+        if not shown:
+            shown.append(plan.price)
+            options.say(f"this takes {plan.price}, and a few requests for robots.txt")
+
+    with options.opened() as catalogue:
+        report = catalogue.site(site, crawl=crawls or "latest", approve=approve)
+    if json_:
+        as_json(report.summary())
+    else:
+        _print_report(report)
+    return report_incomplete("the report may be incomplete", report.missing)
+
+
+def _print_report(report: "SiteReport") -> None:
+    details = dict(report.details())
+    width = max(map(len, details))
+    click.echo(f"{report.site} in {report.crawl}")
+    for name, value in details.items():
+        click.echo(f"  {name:{width}}  {printable_lines(value)}")
+    if page := report.robots_txt:
+        time = f"{clock(page.time)} UTC" if page.time else "unknown time"
+        click.echo(f"\n{page.url}, {page.record.status_line or 'no status'}, {time}:\n")
+        click.echo(printable_lines((page.text or "").rstrip()))

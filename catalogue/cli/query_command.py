@@ -201,7 +201,7 @@ def _write_folder(
     options: Common,
     parameters: dict[str, Any],
 ) -> "tuple[list[ReadPlan], tuple[str, ...]]":
-    from catalogue.cli.output_folder import crawl_states, describe_query, open_output_folder
+    from catalogue.cli.row_writer import crawl_states, describe_query, open_output_folder
 
     if parameters["limit"] is not None or parameters["unique"] or parameters["latest"]:
         raise QueryError("with a folder as output, leave out --limit, --unique and --latest")
