@@ -132,7 +132,7 @@ def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *,
     """
     import uvicorn  # noqa: PLC0415 - of no use on the standard streams
 
-    from catalogue.server.listening import StoppingServer, listen  # noqa: PLC0415 - imports uvicorn
+    from catalogue.server.connections import StoppingServer, listen  # noqa: PLC0415 - imports uvicorn
 
     async def serve(listening: socket.socket) -> None:
         async with calls:

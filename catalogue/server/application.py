@@ -2,7 +2,8 @@
 
 import re
 import resource
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from catalogue.errors import CatalogueError
 from catalogue.server import archived_pages, cdx_api, json_api, monitoring, web_pages
 from catalogue.server.connections import Connection, Connections, LimitedServer
+from catalogue.server.figures import Figures
 from catalogue.server.monitoring import AccessLog
 from catalogue.server.responses import on_error
 from catalogue.server.service import Service
@@ -76,6 +78,16 @@ def application(service: Service | None = None) -> FastAPI:
     app.router.routes += _ROUTES
     app.state.service = service
     return app
+
+
+@contextmanager
+def open_server(
+    open_service: Callable[..., Service], open_log: Callable[[], AccessLog] | None, figures: Figures, *, log: bool
+) -> Iterator[uvicorn.Server]:
+    """Open the server of a process, which counts in ``figures``; with ``log``, requests are printed."""
+    access_log = open_log and open_log()
+    with closing(open_service(figures=figures)) as service:
+        yield server_of(service, log=log, access_log=access_log)
 
 
 def server_of(

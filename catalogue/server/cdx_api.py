@@ -15,7 +15,7 @@ from catalogue.cdx.lines import write_lines
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import NotHarvested
 from catalogue.server.cdx_paging import ResultPage
-from catalogue.server.cdx_request import CdxRequest, Operator, parse_query, parse_request
+from catalogue.server.cdx_request import CdxRequest, parse_query, parse_request
 from catalogue.server.cdx_search import CdxSearch, select_lines
 from catalogue.server.memory import size_of
 from catalogue.server.responses import error_answer, incomplete, run_query, service_of
@@ -121,7 +121,7 @@ def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _FoundPag
     if query.counts_pages or not page.parts:
         return _FoundPage(crawl.id, page)
     lines = memory.lines(state, crawl.id, page.parts[0])
-    slow = any(each.operator is Operator.MATCHES for each in query.filters)
+    slow = any(each.operator == "~" for each in query.filters)
     if slow or lines is None or len(lines) * (1 + len(query.filters)) > _FEW_LINES or size_of(lines) > _FEW_BYTES:
         return None
     return _FoundPage(crawl.id, page, *_written(query, select_lines(lines, query)))

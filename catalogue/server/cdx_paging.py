@@ -7,7 +7,8 @@ found are not used, because pages would change between a client's requests.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from operator import attrgetter
+from operator import itemgetter
+from typing import TypeAlias
 
 from catalogue.parquet.model import Bounds
 from catalogue.surt import KeyInterval, covers
@@ -16,12 +17,8 @@ BLOCK_ROWS = 3000
 """Captures of a block of the CDX index."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A key at which a result can be cut, and about how many rows follow it."""
-
-    key: bytes
-    rows: float
+Mark: TypeAlias = tuple[bytes, float]
+"""A key at which a result can be cut, and about how many rows follow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +49,25 @@ class ResultPage:
 
 def marks(runs: Iterable[Sequence[tuple[Bounds, int]]]) -> list[Mark]:
     """Return keys to cut at, given for each row group the bounds and rows of its pages in order, or its own."""
-    found = []
+    found: list[Mark] = []
     for run in runs:
         if all(one.max <= following.min for (one, _), (following, _) in pairwise(run)):
-            found += [Mark(bounds.min, rows) for bounds, rows in run]
+            found += [(bounds.min, rows) for bounds, rows in run]
         else:  # two sorted streams were zipped: one is at the lowest keys, the other at the highest
-            found += [Mark(key, rows / 2) for bounds, rows in run for key in (bounds.min, bounds.max)]
+            found += [(key, rows / 2) for bounds, rows in run for key in (bounds.min, bounds.max)]
     return found
 
 
 def cut(intervals: Sequence[KeyInterval], at: Iterable[Mark]) -> tuple[ResultBlock, ...]:
     """Cut disjoint ascending intervals into blocks. If there are several, each contains a mark, and so a row."""
-    inside = sorted((mark for mark in at if covers(intervals, mark.key)), key=attrgetter("key"))
+    inside = sorted((mark for mark in at if covers(intervals, mark[0])), key=itemgetter(0))
     blocks: list[tuple[bytes, float]] = [(intervals[0].start, 0.0)]
-    for key, here in groupby(inside, key=attrgetter("key")):
+    for key, here in groupby(inside, key=itemgetter(0)):
         start, rows = blocks[-1]
         if rows >= BLOCK_ROWS:
             start, rows = key, 0.0
             blocks.append((key, 0.0))
-        blocks[-1] = (start, rows + sum(mark.rows for mark in here))
+        blocks[-1] = (start, rows + sum(following for _, following in here))
     ends = [*(start for start, _ in blocks[1:]), intervals[-1].end]
     return tuple(
         ResultBlock(tuple(_intersect(intervals, start, end)), max(1, round(rows / BLOCK_ROWS)))

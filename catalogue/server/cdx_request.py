@@ -1,6 +1,5 @@
 """Parameters of the CDX API, parsed, and its filters, applied to lines; see https://github.com/webrecorder/pywb/wiki/CDX-Server-API."""
 
-import enum
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,20 +40,12 @@ _MAX_SLICE, _QUICK = 256, 0.05
 """Lines filtered between two readings of the clock; if these take fewer seconds, the next slice is twice as large."""
 
 
-class Operator(enum.Enum):
-    """How a filter compares; the value is its prefix."""
-
-    CONTAINS = ""
-    EQUALS = "="
-    MATCHES = "~"
-    """An RE2 expression, anchored at the start; its time is proportional to the text."""
-
-
 @dataclass(frozen=True, slots=True)
 class Filter:
     """``[!][=|~]field:value``."""
 
-    operator: Operator
+    operator: str
+    """Empty to contain the value, ``=`` to equal it, ``~`` to match it at the start as an expression of RE2."""
     field: str
     """Empty for the complete line."""
     value: str
@@ -63,18 +54,18 @@ class Filter:
     def mask(self, values: Sequence[str]) -> list[bool]:
         """Return which values of the field, or lines, are selected; a missing field is an empty text."""
         match self.operator:
-            case Operator.CONTAINS:
-                selected = [self.value in value for value in values]
-            case Operator.EQUALS:
+            case "=":
                 selected = [self.value == value for value in values]
-            case Operator.MATCHES:
+            case "~":
                 selected = pc.match_substring_regex(texts(values), _anchored(self.value)).to_pylist()
+            case _:
+                selected = [self.value in value for value in values]
         return [not each for each in selected] if self.inverted else selected
 
     @property
     def sql(self) -> str | None:
         """Return a condition on index columns for pruning by statistics; all selected rows meet it."""
-        if self.inverted or self.operator is not Operator.EQUALS:
+        if self.inverted or self.operator != "=":
             return None
         if self.field == "status" and re.fullmatch("[1-9][0-9]{2}", self.value, re.ASCII):
             return f"fetch_status = {self.value}"
@@ -89,12 +80,12 @@ def parse_filter(text: str) -> Filter:
     if len(text) > _MAX_LENGTH:
         raise QueryError(f"Invalid value for filter= param: it has more than {_MAX_LENGTH:,} characters")
     rest = text.removeprefix("!")
-    operator = Operator(rest[0]) if rest[:1] in {"=", "~"} else Operator.CONTAINS
-    field, colon, value = rest.removeprefix(operator.value).partition(":")
+    operator = rest[0] if rest[:1] in {"=", "~"} else ""
+    field, colon, value = rest.removeprefix(operator).partition(":")
     if not colon:
         field, value = "", field
     found = Filter(operator, _ALIASES.get(field, field), value, inverted=rest != text)
-    if operator is Operator.MATCHES:
+    if operator == "~":
         for pattern in (value, _anchored(value)):  # the value alone too: its parentheses could close the group
             try:
                 pc.match_substring_regex(texts([""]), pattern)
@@ -125,7 +116,7 @@ def apply_filters(
     Raises:
         TooExpensive: if regular expressions take more than ``_EXPRESSION_SECONDS`` in all.
     """
-    timed = any(each.operator is Operator.MATCHES for each in filters)
+    timed = any(each.operator == "~" for each in filters)
     left, size = _EXPRESSION_SECONDS, 1
     for lines in batches:
         at = 0

@@ -161,10 +161,11 @@ class CdxSearch:
         ):
             blocks = [ResultBlock(intervals, 1)]
             if request.pattern.match is not Match.EXACT:
+                places: Iterable[Mark]
                 if found.question.candidate_row_groups <= _MAX_INDEXED:
                     places = marks(columnar.key_bounds())
                 else:
-                    places = [Mark(*each) for each in self._session.metadata().first_keys(self.crawl)]
+                    places = self._session.metadata().first_keys(self.crawl)
                 blocks = cut(intervals, places)
         if request.counts_pages and len(blocks) == 1 and not self._has_captures(request):
             blocks = ()
@@ -205,7 +206,7 @@ class CdxSearch:
         found = []
         for interval in intervals:
             part = listed.find(interval)
-            found += [Mark(part.key(place), BLOCK_ROWS) for place in part.blocks_for(interval)]
+            found += [(part.key(place), BLOCK_ROWS) for place in part.blocks_for(interval)]
         return cut(intervals, found) if found else ()
 
     def _captures(self, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:

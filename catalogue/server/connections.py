@@ -1,15 +1,18 @@
-"""Limits of HTTP/1.1 connections, and of a request's head.
+"""The socket of a server; limits of its HTTP/1.1 connections and of the heads of requests; the end of connections.
 
 Uvicorn closes connections only when they are idle after an answer.
 """
 
 import asyncio
+import errno
 import json
+import logging
+import os
 import sys
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from socket import socket
+from socket import SOCK_STREAM, create_server, gaierror, getaddrinfo, socket
 from typing import Any
 
 import h11
@@ -17,7 +20,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from catalogue.server.listening import StoppingServer
+from catalogue.errors import QueryError
 
 _MAX_HEAD_BYTES = 64 << 10
 """The longest filters in use have about 5,000."""
@@ -27,6 +30,46 @@ _ANSWER = (
     "HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json; charset=utf-8\r\n"
     "Content-Length: {size}\r\nConnection: close\r\n\r\n"
 )
+
+
+def listen(host: str, port: int) -> socket:
+    """Listen at an address; port 0 is any free one.
+
+    Raises:
+        QueryError: if that is not possible, with the option to change.
+    """
+    try:
+        family = getaddrinfo(host, port, type=SOCK_STREAM)[0][0]
+        return create_server((host, port), family=family)
+    except OSError as error:
+        is_name = isinstance(error, gaierror)
+        # Python's own text repeats the address; unknown names have no number.
+        why = error.strerror if is_name else os.strerror(error.errno or 0)
+        option = "--host" if is_name or error.errno == errno.EADDRNOTAVAIL else "--port"
+        raise QueryError(f"cannot listen at {host}, port {port} ({why}); choose another {option}") from error
+
+
+class StoppingServer(uvicorn.Server):
+    """A server that stops even if clients do not read their answers.
+
+    Uvicorn cancels the task of such an answer, which then waits for the client again to send an error.
+    """
+
+    def __init__(self, config: uvicorn.Config, seconds: int = 3) -> None:
+        """Make a server that sends answers for at most ``seconds`` after a signal stops it."""
+        super().__init__(config)
+        self._seconds = seconds
+        config.timeout_graceful_shutdown = seconds + 1  # then it cancels tasks that wait for a query
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        asyncio.get_running_loop().call_later(self._seconds, self._close_unread)
+        await super().shutdown(sockets)
+
+    def _close_unread(self) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what follows is no failure
+        for connection in [*self.server_state.connections]:
+            if connection.transport and connection.transport.get_write_buffer_size():
+                connection.transport.abort()
 
 
 class Connections(ServerState):
