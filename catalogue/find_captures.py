@@ -51,7 +51,9 @@ def run_query(
     """
     indexes_of = crawl_indexes(session, query, selection, index)
     sources = (lambda: session.reading), (lambda: session.block_lists)
-    question = Question(query, selection.crawls, indexes_of, *sources, session.cost(), selection.missing)
+    question = Question(
+        query, selection.crawls, selection.subsets, indexes_of, *sources, session.cost(), selection.missing
+    )
     return Captures(session, question, workers=session.workers, distinct=distinct)
 
 

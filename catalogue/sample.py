@@ -18,7 +18,7 @@ from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.question import CrawlIndexes, Question
+from catalogue.plan.question import CrawlIndexes
 from catalogue.progress import Progress
 from catalogue.query.random_order import DrawnRows, RandomOrder, RowGroupId
 from catalogue.query.resolved_query import DRAWN_ORDER, check_columns
@@ -125,15 +125,8 @@ class Sample(ReprMixin):
             columnar = ColumnarIndex(scope, session.page_indexes, lambda: session.rereading, session.cost())
             return CrawlIndexes(columnar, None, is_named=True, notify=session.notify)
 
-        question = Question(
-            self._query,
-            self._question.crawls,
-            indexes_of,
-            lambda: session.rereading,
-            lambda: session.block_lists,
-            session.cost(),
-        )
-        return Captures(session, question)
+        question = replace(self._question, query=self._query, indexes=indexes_of, source=lambda: session.rereading)
+        return Captures(session, replace(question, unlisted=()))
 
     def _order(self) -> RandomOrder:
         columnar = self._question.columnar() or ()

@@ -31,7 +31,6 @@ from catalogue.cli.select_captures import (
     read_patterns,
     report_rows,
     select_captures,
-    selection_of,
 )
 from catalogue.cli.tables import as_json, batches_of, show_plan, table
 from catalogue.errors import QueryError
@@ -182,7 +181,7 @@ def query(
                 batches = batches_of(found, options, printed=path is None, most=most)
                 rows = write(batches, found.schema, chosen, path, chosen_columns=chosen_columns, most=most)
             if not (count and rows):
-                report_rows(options, catalogue, parameters, rows, path, found)
+                report_rows(options, parameters, rows, path, found)
             plans, missing = [found.plan], found.plan.missing
             if recorder and receipt and path:
                 recorder.add_footers(catalogue.session, found.plan.index_files)
@@ -207,10 +206,8 @@ def _write_folder(
         raise QueryError("with a folder as output, leave out --limit, --unique and --latest")
     found = select_captures(catalogue, options, parameters, budget)
     plans = [found.plan]
-    selection = selection_of(catalogue, parameters)
-    states = crawl_states(catalogue.session, selection)
-    description = describe_query(found.plan.query, parameters, selection.subsets)
-    with open_output_folder(folder, format_, description) as output:
+    states = crawl_states(catalogue.session, found.question)
+    with open_output_folder(folder, format_, describe_query(found.question, parameters)) as output:
         crawls = output.missing(states)
         if crawls:
             needed = captures_for(catalogue, parameters | {"crawls": crawls}).plan

@@ -4,7 +4,7 @@ import gzip
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -24,8 +24,7 @@ from catalogue.store.locks import locked
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures
-    from catalogue.query.resolved_query import ResolvedQuery
-    from catalogue.selection import Selection
+    from catalogue.plan.question import Question
     from catalogue.session import Session
 
 _TABLE_COLUMNS = ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"]
@@ -262,16 +261,17 @@ class OutputFolder:
             file.write(json.dumps({"question": self._query, "parts": self._parts}, indent=1).encode())
 
 
-def crawl_states(session: "Session", selection: "Selection") -> dict[str, str]:
+def crawl_states(session: "Session", question: "Question") -> dict[str, str]:
     """Return the crawls, each with a digest of its stored files if captures depend on what is stored."""
     if session.dataset == COMMON_CRAWL:
-        return dict.fromkeys(selection.crawls, "")
+        return dict.fromkeys(question.crawls, "")
     shown = session.metadata()
-    return {crawl: shown.state_of(crawl, selection.subsets) for crawl in selection.crawls}
+    return {crawl: shown.state_of(crawl, question.subsets) for crawl in question.crawls}
 
 
-def describe_query(query: "ResolvedQuery", parameters: Mapping[str, Any], subsets: Sequence[str]) -> dict[str, Any]:
+def describe_query(question: "Question", parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return what distinguishes a query from others, except crawls."""
+    query = question.query
     return {
         "table": query.table.name,
         "patterns": query.patterns,
@@ -282,5 +282,5 @@ def describe_query(query: "ResolvedQuery", parameters: Mapping[str, Any], subset
         "to": query.to_ms,
         "urls": query.urls,
         "ordered": query.ordered,
-        "subsets": sorted(subsets),
+        "subsets": sorted(question.subsets),
     }

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from catalogue.captures import Captures
     from catalogue.catalogue import Catalogue
     from catalogue.cli.app import Common
-    from catalogue.selection import Selection
 
 _NOUNS = {
     "warc": ("page", "pages"),
@@ -146,33 +145,25 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
             raise QueryError(f"{place}: {error}") from None
 
 
-def report_rows(
-    options: "Common",
-    catalogue: "Catalogue",
-    parameters: dict[str, Any],
-    rows: int,
-    path: Path | None,
-    found: "Captures",
-) -> None:
+def report_rows(options: "Common", parameters: dict[str, Any], rows: int, path: Path | None, found: "Captures") -> None:
     written = f"; written to {path}" if path else ""
     more = {True: "; there are more, beyond --limit", None: "; there may be more, beyond --limit", False: ""}
-    options.say(f"{_summary(options, catalogue, parameters, rows)}{written}{more[found.more if rows else False]}")
+    options.say(f"{_summary(options, rows, found)}{written}{more[found.more if rows else False]}")
     if rows or parameters["limit"] == 0:
         return
-    if options.table is None and selection_of(catalogue, parameters).subsets == SUBSETS[:1]:
+    if options.table is None and found.question.subsets == SUBSETS[:1]:
         options.say("tip: only pages were searched; --subset all adds redirects, errors and robots.txt")
     if not sys.stderr.isatty():  # select_captures printed them
         for _, tip in _tips(options, parameters):
             options.say(tip)
 
 
-def _summary(options: "Common", catalogue: "Catalogue", parameters: dict[str, Any], rows: int) -> str:
+def _summary(options: "Common", rows: int, found: "Captures") -> str:
     if options.table is not None:
         return plural(rows, "row")
-    selection = selection_of(catalogue, parameters)
-    only, *more = selection.subsets
-    several = f"{plural(rows, 'capture')} ({describe_subsets(selection.subsets)})"
-    return f"{several if more else f'{rows:,} {_NOUNS[only][rows != 1]}'} in {describe_crawls(selection.crawls)}"
+    only, *more = found.question.subsets
+    several = f"{plural(rows, 'capture')} ({describe_subsets([only, *more])})"
+    return f"{several if more else f'{rows:,} {_NOUNS[only][rows != 1]}'} in {describe_crawls(found.question.crawls)}"
 
 
 def describe_crawls(crawls: Sequence[str]) -> str:
@@ -183,14 +174,6 @@ def describe_crawls(crawls: Sequence[str]) -> str:
 
 def describe_subsets(subsets: Sequence[str]) -> str:
     return ", ".join(_NOUNS[subset][1] for subset in subsets)
-
-
-def selection_of(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Selection":
-    from catalogue.query.query import Query
-    from catalogue.selection import select
-
-    names = ("patterns", "crawls", "subsets", "status")
-    return select(catalogue.session, Query.of(**typed({name: parameters[name] for name in names})))
 
 
 def _tips(options: "Common", parameters: dict[str, Any]) -> Iterator[tuple[str, str]]:

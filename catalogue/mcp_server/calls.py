@@ -5,14 +5,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Self, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 import anyio
 
 from catalogue.catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer, LimitReached, OverBudget, TooExpensive
 from catalogue.formatting import Priced, format_cost, plural
-from catalogue.mcp_server.tool_models import CallCost
+from catalogue.mcp_server.tool_models import CallCost, PageAnswer
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.observe import Observer, RequestLimit
@@ -23,6 +23,8 @@ _MAX_WAIT = 60.0
 _RESTART = "or ask the user to restart catalogue mcp with a larger --max-requests"
 
 T = TypeVar("T")
+PageTexts: TypeAlias = dict[str, tuple[PageAnswer, str]]
+"""Pages with their complete text, by the arguments of calls, which other calls continue."""
 
 
 class CallFailed(Exception):
@@ -37,13 +39,10 @@ class CallFailed(Exception):
 class Call:
     """A call of a tool."""
 
-    def __init__(
-        self, session: Session, limit: RequestLimit, budget: int, notes: list[str], texts: dict[str, object]
-    ) -> None:
+    def __init__(self, session: Session, limit: RequestLimit, budget: int, notes: list[str], texts: PageTexts) -> None:
         self.catalogue = Catalogue(session)
         self.notes = notes
         self.texts = texts
-        """Texts of pages, for calls that continue."""
         self.aborted = False
         self.session = session
         self._limit = limit
@@ -135,7 +134,7 @@ class Calls:
         self._notify = notify
         self._observer = observer
         self._notes: list[str] = []
-        self._texts: dict[str, object] = {}
+        self._texts: PageTexts = {}
         self._session: Session | None = None
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="call")
         self._turn = anyio.Lock()

@@ -1,6 +1,5 @@
 """The tool ``get_page``: an archived page as text, Markdown, links or headers."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from catalogue.errors import BadDocument, BadRecord, NotArchived, TooExpensive
@@ -19,16 +18,10 @@ _MAX_TYPE = 100
 """Characters of a media type, which the web server chose."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    facts: PageAnswer
-    content: str
-
-
 def get_page(arguments: PageArguments, call: "Call") -> PageAnswer:
     key = tuple(sorted(arguments.model_dump(exclude={"offset", "max_chars", "max_requests"}, mode="json").items()))
     text = call.texts.get(str(key)) if arguments.offset else None
-    if not isinstance(text, _Text):
+    if text is None:
         found = _search(arguments, call)
         if isinstance(found, PageAnswer):
             return found
@@ -37,7 +30,7 @@ def get_page(arguments: PageArguments, call: "Call") -> PageAnswer:
         call.texts[str(key)] = text
         while len(call.texts) > _MAX_TEXTS:
             del call.texts[next(iter(call.texts))]
-    return _part(text, arguments, call)
+    return _part(*text, arguments, call)
 
 
 def _search(arguments: PageArguments, call: "Call") -> "Page | PageAnswer":
@@ -74,7 +67,7 @@ def _search(arguments: PageArguments, call: "Call") -> "Page | PageAnswer":
         )
 
 
-def _read(page: "Page", arguments: PageArguments) -> _Text:
+def _read(page: "Page", arguments: PageArguments) -> tuple[PageAnswer, str]:
     notes = [*page.notes, *page.substitutions]
     if page.record.truncated:
         notes.append(
@@ -105,7 +98,7 @@ def _read(page: "Page", arguments: PageArguments) -> _Text:
         removed_characters=removed,
         notes=notes,
     )
-    return _Text(facts, shown)
+    return facts, shown
 
 
 def _content(page: "Page", arguments: PageArguments) -> str:
@@ -122,16 +115,16 @@ def _content(page: "Page", arguments: PageArguments) -> str:
             return f"{page.record.status_line}\n{fields}"
 
 
-def _part(text: _Text, arguments: PageArguments, call: "Call") -> PageAnswer:
+def _part(facts: PageAnswer, text: str, arguments: PageArguments, call: "Call") -> PageAnswer:
     start, end = arguments.offset, arguments.offset + arguments.max_chars
-    content, nonce = marked(text.content[start:end])
-    return text.facts.model_copy(
+    content, nonce = marked(text[start:end])
+    return facts.model_copy(
         update={
             "content": content,
             "content_nonce": nonce,
             "content_offset": start,
-            "next_offset": end if end < len(text.content) else None,
-            "notes": [*call.notes, *text.facts.notes],
+            "next_offset": end if end < len(text) else None,
+            "notes": [*call.notes, *facts.notes],
             "cost": call.cost,
         }
     )

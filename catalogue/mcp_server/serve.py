@@ -18,13 +18,12 @@ from pydantic import ValidationError
 from catalogue.errors import CatalogueError, NotHarvested, OverBudget, QueryError, SourceError, TooExpensive
 from catalogue.mcp_server.calls import CallFailed, Calls
 from catalogue.mcp_server.tool_models import Answer, CallCost, ErrorAnswer, PageAnswer, first_error
-from catalogue.mcp_server.tools import INSTRUCTIONS, TOOLS, Tool
+from catalogue.mcp_server.tools import INSTRUCTIONS, RUNS, TOOLS, Run, arguments_of
 from catalogue.mcp_server.untrusted import visible_values
 from catalogue.query.parameters import with_fields
 from catalogue.settings import package_version
 
 _log = logging.getLogger(__name__)
-_BY_NAME = {tool.name: tool for tool in TOOLS}
 _KINDS = (
     (OverBudget, "budget"),
     (TooExpensive, "too_expensive"),
@@ -38,13 +37,13 @@ def server_of(calls: Calls) -> Server[Any]:
     """Return a server whose tools run as ``calls``, for one client or several."""
 
     async def list_tools(_: object, __: object) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[*map(_described, TOOLS)])
+        return types.ListToolsResult(tools=TOOLS)
 
     async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
-        tool = _BY_NAME.get(params.name)
-        if tool is None:
-            raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name[:100]!r}; use {', '.join(_BY_NAME)}")
-        return await _called(tool, params.arguments or {}, calls)
+        run = RUNS.get(params.name)
+        if run is None:
+            raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name[:100]!r}; use {', '.join(RUNS)}")
+        return await _called(run, params.arguments or {}, calls)
 
     return Server(
         "catalogue",
@@ -56,35 +55,19 @@ def server_of(calls: Calls) -> Server[Any]:
     )
 
 
-def _described(tool: Tool) -> types.Tool:
-    return types.Tool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=tool.input_schema,
-        output_schema=tool.output_schema,
-        annotations=types.ToolAnnotations(
-            title=tool.title,
-            read_only_hint=True,
-            destructive_hint=False,
-            idempotent_hint=True,
-            open_world_hint=tool.asks_source,
-        ),
-    )
-
-
-async def _called(tool: Tool, given: dict[str, Any], calls: Calls) -> types.CallToolResult:
+async def _called(run: Run, given: dict[str, Any], calls: Calls) -> types.CallToolResult:
     try:
-        arguments = tool.arguments.model_validate(given)
+        arguments = arguments_of(run).model_validate(given)
     except ValidationError as error:
-        return _failed("invalid", first_error(error.errors(), tool.input_schema["properties"]), calls.free)
+        known = arguments_of(run).model_json_schema()["properties"]
+        return _failed("invalid", first_error(error.errors(), known), calls.free)
     try:
-        answer = await calls.run(partial(tool.run, arguments))
+        answer = await calls.run(partial(run, arguments))
     except CallFailed as failed:
         if isinstance(failed.reason, CatalogueError):
             kind = next((kind for each, kind in _KINDS if isinstance(failed.reason, each)), "other")
             return _failed(kind, with_fields(str(failed.reason)), failed.cost)
-        _log.exception("the tool %s failed", tool.name)
+        _log.exception("the tool %s failed", run.__name__)
         problem = f"internal error ({type(failed.reason).__name__}); see the log of the server"
         return _failed("other", problem, failed.cost)
     return _result(answer, failed=isinstance(answer, PageAnswer) and answer.outcome == "not_read")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from functools import partial
 
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import FormatError, SourceError
@@ -20,26 +20,17 @@ _TASK_BYTES, _TASK_REQUESTS = 16 << 20, 64
 _TASK_MAX_RESULT = 256 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class RecordTask:
-    """Requests for one worker, with everything that it needs."""
-
-    fetches: tuple[RecordFetch, ...]
-    format: FormatSpec
-    settings: Settings
-    max_bytes: int
-    """Size of the result, unless the first record alone is larger."""
-
-
 _Records = tuple[list[EncodedRecord | FailedRecord], list[Capture]]
 """Encoded records of a task, and captures left out to keep the result small."""
 
 
-def run(task: RecordTask) -> Done[_Records]:
+def _run(spec: FormatSpec, settings: Settings, max_bytes: int, fetches: tuple[RecordFetch, ...]) -> Done[_Records]:
+    """Fetch and encode in any process, up to ``max_bytes``, unless the first record alone is larger."""
+
     def encode(source: PoliteSource, *_: object) -> _Records:
         records: list[EncodedRecord | FailedRecord] = []
-        room = task.max_bytes
-        with open_format(task.format) as format_, closing(fetch_encoded(task.fetches, source, format_)) as results:
+        room = max_bytes
+        with open_format(spec) as format_, closing(fetch_encoded(fetches, source, format_)) as results:
             for each in results:
                 if isinstance(each, EncodedRecord):
                     room -= len(each.data)
@@ -47,9 +38,9 @@ def run(task: RecordTask) -> Done[_Records]:
                     break
                 records.append(each)
         done = {each.capture for each in records}
-        return records, [each for fetch in task.fetches for each in fetch.captures if each not in done]
+        return records, [each for fetch in fetches for each in fetch.captures if each not in done]
 
-    return on_worker(task.settings, encode)
+    return on_worker(settings, encode)
 
 
 def fetch_by_workers(
@@ -69,10 +60,10 @@ def fetch_by_workers(
         WorkersLost: see ``Workers.results``.
     """
     remaining: list[Capture] = []
+    run = partial(_run, spec, workers.settings, max_bytes)
 
     def results(batches: Iterable[tuple[RecordFetch, ...]]) -> EncodedRecords:
-        tasks = (RecordTask(batch, spec, workers.settings, max_bytes) for batch in batches)
-        with closing(workers.results(tasks, notify, do=run)) as done:
+        with closing(workers.results(batches, notify, do=run)) as done:
             for result in done:
                 if isinstance(result, SourceError | FormatError):
                     raise result

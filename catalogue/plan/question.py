@@ -108,6 +108,7 @@ class Question:
     query: ResolvedQuery
     crawls: tuple[str, ...]
     """Newest first."""
+    subsets: tuple[str, ...]
     indexes: Callable[[str], CrawlIndexes]
     """Returns the indexes of a crawl, always the same ones."""
     source: Callable[[], AnySource]

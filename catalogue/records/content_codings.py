@@ -10,8 +10,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import brotli
 
@@ -49,20 +48,11 @@ _LAST_CHUNK = re.compile(rb"(?:[^\r\n]{1,8000}\r?\n){0,100}\r?\n")
 _START_OF_PAGE = re.compile(rb"\s*<|\x1f\x8b|\x28\xb5\x2f\xfd")
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedBody:
-    """A body without its codings."""
-
-    content: bytes
-    ends_early: bool = False
-    """Whether ``content`` is the first part of a cut body."""
+Decoded: TypeAlias = tuple[bytes, bool]
+"""Decoded bytes, and whether they are only the first part, because the data ends early."""
 
 
-_Step = tuple[bytes, bool]
-"""Decoded bytes, and whether the data ends early."""
-
-
-def decode_body(body: bytes, headers: Iterable[tuple[str, str]], *, cut: bool = False) -> DecodedBody:
+def decode_body(body: bytes, headers: Iterable[tuple[str, str]], *, cut: bool = False) -> Decoded:
     """Remove the codings that the headers of a response name, from the last one to the first one.
 
     Lines of ``Content-Encoding`` are one list, as those of ``Transfer-Encoding``. With ``cut``, the record says that
@@ -89,7 +79,7 @@ def decode_body(body: bytes, headers: Iterable[tuple[str, str]], *, cut: bool = 
         if early and coding != "chunked" and not (cut or ends_early):
             raise BadRecord(f"the {coding} coding of its payload ends early")
         ends_early = ends_early or early
-    return DecodedBody(data, ends_early)
+    return data, ends_early
 
 
 def remove_chunks(body: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
@@ -108,7 +98,7 @@ def _names(headers: Iterable[tuple[str, str]], header: str) -> list[str]:
     return [name for name in names if not (name in _NOT_CODINGS or _NO_NAME.search(name) or charset_of(name))]
 
 
-def _without_chunks(data: bytes, cut: bool) -> _Step:  # noqa: FBT001 - as all decoders
+def _without_chunks(data: bytes, cut: bool) -> Decoded:  # noqa: FBT001 - as all decoders
     """Join the chunks, unless the body does not begin with a complete one or begins like a page."""
     parts: list[bytes] = []
     position = 0
@@ -131,40 +121,40 @@ def _without_chunks(data: bytes, cut: bool) -> _Step:  # noqa: FBT001 - as all d
     raise BadRecord(f"the chunks of its payload are damaged at byte {position:,}")
 
 
-def _gunzip(data: bytes, _cut: bool) -> _Step:  # noqa: FBT001
+def _gunzip(data: bytes, _cut: bool) -> Decoded:  # noqa: FBT001
     if not data.startswith(_GZIP_SIGNATURE):
         return data, False
     return _members(data, lambda: zlib.decompressobj(_GZIP), re.compile(_GZIP_SIGNATURE))
 
 
-def _inflate(data: bytes, cut: bool) -> _Step:  # noqa: FBT001
+def _inflate(data: bytes, cut: bool) -> Decoded:  # noqa: FBT001
     """Decode zlib's format or, as some servers send, raw deflate or gzip."""
     if data.startswith(_GZIP_SIGNATURE):
         return _gunzip(data, cut)
     return _unless_plain(data, zlib.error, lambda: _zlib_or_raw(data))
 
 
-def _zlib_or_raw(data: bytes) -> _Step:
+def _zlib_or_raw(data: bytes) -> Decoded:
     if data[0] & 15 == zlib.DEFLATED and int.from_bytes(data[:2], "big") % 31 == 0:
         with suppress(zlib.error):
             return _members(data, lambda: zlib.decompressobj(_ZLIB))
     return _members(data, lambda: zlib.decompressobj(_RAW_DEFLATE))
 
 
-def _unbrotli(data: bytes, _cut: bool) -> _Step:  # noqa: FBT001
+def _unbrotli(data: bytes, _cut: bool) -> Decoded:  # noqa: FBT001
     if data == _EMPTY_BROTLI:
         return b"", False
     return _unless_plain(data, brotli.error, lambda: _brotli_and_line_end(data))
 
 
-def _unzstd(data: bytes, _cut: bool) -> _Step:  # noqa: FBT001
+def _unzstd(data: bytes, _cut: bool) -> Decoded:  # noqa: FBT001
     if not _ZSTD_SIGNATURE.match(data):
         return data, False
     options = {int(zstd.DecompressionParameter.window_log_max): _ZSTD_WINDOW}
     return _members(data, lambda: zstd.ZstdDecompressor(options=options), _ZSTD_SIGNATURE)
 
 
-def _unless_plain(data: bytes, damage: type[Exception], decode: Callable[[], _Step]) -> _Step:
+def _unless_plain(data: bytes, damage: type[Exception], decode: Callable[[], Decoded]) -> Decoded:
     """Decode data without a signature, unless it is text or data of a known type.
 
     JSON can begin like raw deflate, and short texts like brotli; these are decoded if the result is longer text.
@@ -189,7 +179,7 @@ class _Decoder(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-def _members(data: bytes, decoder: Callable[[], _Decoder], following: re.Pattern[bytes] | None = None) -> _Step:
+def _members(data: bytes, decoder: Callable[[], _Decoder], following: re.Pattern[bytes] | None = None) -> Decoded:
     """Decode members up to data that does not begin like one, which browsers ignore too."""
     parts: list[bytes] = []
     room = MAX_DECODED
@@ -206,7 +196,7 @@ def _members(data: bytes, decoder: Callable[[], _Decoder], following: re.Pattern
     raise BadRecord(f"its payload's coding has more than {_MAX_MEMBERS} members")
 
 
-def _brotli_and_line_end(data: bytes) -> _Step:
+def _brotli_and_line_end(data: bytes) -> Decoded:
     """Decode data before a line end, which browsers ignore and the decoder rejects."""
     for end in (b"\n", b"\r"):
         try:
@@ -218,7 +208,7 @@ def _brotli_and_line_end(data: bytes) -> _Step:
     return _brotli(data)
 
 
-def _brotli(data: bytes) -> _Step:
+def _brotli(data: bytes) -> Decoded:
     decoder = brotli.Decompressor()
     parts: list[bytes] = []
     room = MAX_DECODED
@@ -238,7 +228,7 @@ def _too_large() -> BadRecord:
     return BadRecord(f"its payload expands to more than {MAX_DECODED:,} bytes")
 
 
-_DECODERS: dict[str, Callable[[bytes, bool], _Step]] = {
+_DECODERS: dict[str, Callable[[bytes, bool], Decoded]] = {
     "br": _unbrotli,
     "brotli": _unbrotli,
     "chunked": _without_chunks,

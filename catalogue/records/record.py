@@ -17,7 +17,7 @@ from catalogue.commoncrawl.capture import Capture, parse_timestamp, precision_of
 from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadManifest, BadRecord, CatalogueError
 from catalogue.formatting import ReprMixin, clock, printable, size
-from catalogue.records.content_codings import DecodedBody, decode_body, remove_chunks
+from catalogue.records.content_codings import Decoded, decode_body, remove_chunks
 from catalogue.records.head import Head, Headers, parse_arc_head, parse_http_head, parse_warc_head
 from catalogue.records.media_type import Syntax, first_type, media_type, syntax_of
 from catalogue.records.text_decoding import DocumentCharset, find_charset
@@ -122,7 +122,7 @@ class Record(ReprMixin):
         """
         if isinstance(self._decoded, BadRecord):
             raise self._decoded
-        return self._decoded.content
+        return self._decoded[0]
 
     @property
     def coding_error(self) -> str | None:
@@ -134,7 +134,7 @@ class Record(ReprMixin):
         """Why the payload is not complete: ``length``, ``time``, ``disconnect`` or ``unspecified``."""
         if self._flag or isinstance(self._decoded, BadRecord):
             return self._flag
-        return "unspecified" if self._decoded.ends_early else None
+        return "unspecified" if self._decoded[1] else None
 
     @property
     def _flag(self) -> str | None:
@@ -153,7 +153,7 @@ class Record(ReprMixin):
         return syntax and find_charset(self.payload, syntax, content_type=self.content_type, url=self.url)
 
     @cached_property
-    def _decoded(self) -> DecodedBody | BadRecord:
+    def _decoded(self) -> Decoded | BadRecord:
         try:
             return decode_body(self.body, self.http_headers, cut=bool(self._flag))
         except BadRecord as error:

@@ -89,8 +89,8 @@ class OnDemandHarvester:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="harvest")
         self._lock = Lock()
         self._harvests: dict[str, _Harvest] = {}
-        self._forgotten_cost = (0, 0)
-        """Requests and bytes of harvests that are no longer in ``_harvests``."""
+        self._ended: list[Progress] = []
+        """What harvests took that are no longer in ``_harvests``."""
         self._running: Session | None = None
         self._closed = False
 
@@ -126,9 +126,8 @@ class OnDemandHarvester:
     def spent(self) -> tuple[int, int]:
         """Return the number of requests, and bytes received."""
         with self._lock:
-            reports = [each.progress for each in self._harvests.values()]
-            requests, received = self._forgotten_cost
-        return requests + sum(at.requests for at in reports), received + sum(at.bytes for at in reports)
+            reports = [*self._ended, *(each.progress for each in self._harvests.values())]
+        return sum(at.requests for at in reports), sum(at.bytes for at in reports)
 
     def close(self) -> None:
         """Cancel harvests and wait for the running one; committed files remain stored."""
@@ -140,10 +139,8 @@ class OnDemandHarvester:
         self._executor.shutdown()
 
     def _forget(self, crawl: str) -> None:
-        harvest = self._harvests.pop(crawl, None)
-        if harvest:
-            requests, received = self._forgotten_cost
-            self._forgotten_cost = requests + harvest.progress.requests, received + harvest.progress.bytes
+        if harvest := self._harvests.pop(crawl, None):
+            self._ended.append(harvest.progress)
 
     def _harvest(self, harvest: _Harvest) -> None:
         crawl = harvest.progress.name

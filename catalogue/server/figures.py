@@ -29,6 +29,8 @@ which it gets no requests, and 1 if the process runs."""
 _BUCKETS = (*BOUNDS, inf)
 
 Name = str | tuple[str, str | float]
+Totals = dict[Name, float]
+"""Sums over all processes by name, those of a route by the route and a class or ``seconds``; of times, the latest."""
 _NAMES: Sequence[Name] = [
     *((route, each) for route in ROUTES for each in (*CLASSES, *_BUCKETS, "seconds")),
     *("requests", "bytes", *STATE),
@@ -70,20 +72,17 @@ class Figures:
         """Clear the state of this process, which has ended, but not what it has counted."""
         self.publish(self._spent, [0.0] * len(STATE))
 
-    def totals(self) -> "Totals":
-        """Return the sums over all processes; of times, the latest."""
+    def totals(self) -> Totals:
         columns = zip(_COLUMNS, zip(*self._rows, strict=True), strict=True)
-        return Totals({name: (max if name == "paused_until" else sum)(column) for name, column in columns})
+        return {name: (max if name == "paused_until" else sum)(column) for name, column in columns}
 
 
-class Totals(dict[Name, float]):
-    """Sums over all processes by name; those of a route by the route and a class or ``seconds``."""
+def answers_within(totals: Totals, route: str) -> list[float]:
+    """Return the number of answers within each of ``BOUNDS``, and of all."""
+    return [*accumulate(totals[route, each] for each in _BUCKETS)]
 
-    def buckets(self, route: str) -> list[float]:
-        """Return the number of answers within each of ``BOUNDS``, and of all."""
-        return [*accumulate(self[route, each] for each in _BUCKETS)]
 
-    def within(self, route: str, share: float) -> float | None:
-        """Return the least of ``BOUNDS`` within which a share of the answers was sent; None if there is none."""
-        *buckets, count = self.buckets(route)
-        return next((bound for bound, each in zip(BOUNDS, buckets, strict=True) if each >= share * count), None)
+def bound_of(totals: Totals, route: str, share: float) -> float | None:
+    """Return the least of ``BOUNDS`` within which a share of the answers was sent; None if there is none."""
+    *buckets, count = answers_within(totals, route)
+    return next((bound for bound, each in zip(BOUNDS, buckets, strict=True) if each >= share * count), None)

@@ -20,7 +20,7 @@ from catalogue.find_captures import find_captures
 from catalogue.formatting import closest_name, to_json
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
-from catalogue.query.models import MAX_VALUES
+from catalogue.query.models import MAX_VALUES, Arguments
 from catalogue.query.parameters import PARAMETERS
 from catalogue.query.query import Query as CaptureQuery
 from catalogue.reports import coverage_rows, disk_sizes, sql_rows
@@ -44,7 +44,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "/api/plan": models.PlanParameters,
     "/api/query": models.QueryParameters,
     "/api/row_groups": models.RowGroupsParameters,
-    "/api/status": models.StatusParameters,
+    "/api/status": Arguments,
 }
 _REPEATABLE = {each.field for each in PARAMETERS if each.several}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
@@ -116,8 +116,8 @@ async def row_groups(request: Request, parameters: Annotated[models.RowGroupsPar
 
 
 @_endpoint(models.StatusAnswer, "What is stored, what failed, and what is missing.")
-async def status(request: Request, _: Annotated[models.StatusParameters, Query()]) -> Response:
-    totals, _limit = await service_of(request).totals()
+async def status(request: Request, _: Annotated[Arguments, Query()]) -> Response:
+    totals = await service_of(request).totals()
     return await _answer(request, lambda session: _status(session, totals))
 
 

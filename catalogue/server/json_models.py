@@ -51,10 +51,6 @@ class RowGroupsParameters(Arguments):
     ] = None
 
 
-class StatusParameters(Arguments):
-    """No parameters."""
-
-
 Count = Annotated[int, Field(ge=0)]
 
 

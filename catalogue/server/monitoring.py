@@ -16,10 +16,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalogue.errors import QueryError
-from catalogue.server.figures import BOUNDS, CLASSES, OTHER, Figures, Totals
+from catalogue.server.figures import BOUNDS, CLASSES, OTHER, Figures, Totals, answers_within
 from catalogue.server.figures import ROUTES as COUNTED
 from catalogue.server.responses import error_answer, service_of
-from catalogue.server.service import SourceLimit
 from catalogue.settings import package_version
 
 _MAX_PATH, _MAX_QUERY, _MAX_AGENT = 300, 1000, 150
@@ -141,7 +140,7 @@ class Monitor:
             self._log.write({"client": client}, status, 0, 0.0, complete=True)
 
 
-def _families(totals: Totals, limit: SourceLimit, figures: Figures) -> "Iterable[Metric]":
+def _families(totals: Totals, figures: Figures) -> "Iterable[Metric]":
     from prometheus_client.metrics_core import (  # noqa: PLC0415 - slow to import
         CounterMetricFamily,
         GaugeMetricFamily,
@@ -156,25 +155,24 @@ def _families(totals: Totals, limit: SourceLimit, figures: Figures) -> "Iterable
     for route in COUNTED:
         for class_ in CLASSES:
             answers.add_metric([route, class_], totals[route, class_])
-        buckets = zip([*map(str, BOUNDS), "+Inf"], totals.buckets(route), strict=True)
+        buckets = zip([*map(str, BOUNDS), "+Inf"], answers_within(totals, route), strict=True)
         seconds.add_metric([route], [*buckets], totals[route, "seconds"])
     yield answers
     yield seconds
     yield CounterMetricFamily("catalogue_source_requests", "Requests to the source.", totals["requests"])
     yield CounterMetricFamily("catalogue_source_received_bytes", "Bytes received from the source.", totals["bytes"])
-    rate = GaugeMetricFamily(
-        "catalogue_source_rate_limit", "Requests per second that the source gets at most; missing if there is no limit."
+    yield GaugeMetricFamily(
+        "catalogue_source_rate_limit",
+        "Requests per second that the source gets at most; missing if there is no limit.",
+        totals.get("rate"),
     )
-    if limit.rate is not None:
-        rate.add_metric([], limit.rate)
-    yield rate
     yield GaugeMetricFamily(
         "catalogue_source_pause_seconds",
         "Seconds until the source gets requests again, because it blocks, throttles or fails; 0 if there is no pause.",
-        limit.pause,
+        totals["pause"],
     )
     yield GaugeMetricFamily(
-        "catalogue_source_blocks", "Times in a row that the source has blocked this address.", limit.blocks
+        "catalogue_source_blocks", "Times in a row that the source has blocked this address.", totals["blocks"]
     )
     queries = GaugeMetricFamily("catalogue_queries", "Queries in the pools.", labels=["state"])
     for state in ("running", "waiting"):
@@ -196,7 +194,7 @@ async def _metrics(request: Request) -> Response:
     from prometheus_client.registry import CollectorRegistry  # noqa: PLC0415
 
     service = service_of(request)
-    families = [*_families(*await service.totals(), service.figures)]
+    families = [*_families(await service.totals(), service.figures)]
 
     class Collected(CollectorRegistry):
         def collect(self) -> "Iterable[Metric]":

@@ -27,7 +27,7 @@ from catalogue.query.filters import Filters, time_bounds
 from catalogue.query.parameters import Interface, one_of, parameters_of, with_fields
 from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
-from catalogue.selection import select, subsets_of
+from catalogue.selection import subsets_of
 from catalogue.server.responses import check_memory
 from catalogue.session import Session
 from catalogue.surt import Match, parse_key_patterns
@@ -55,28 +55,6 @@ _DOT_SEGMENT = re.compile(r"/(\.|%2e){1,2}(/|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """A page of captures."""
-
-    query: Query
-    order: str = ""
-    """``key``, ``newest`` or, for the order of queries, empty."""
-    page: int = 1
-
-    @property
-    def limit(self) -> int:
-        return self.query.limit or 0
-
-    @property
-    def start(self) -> int:
-        return (self.page - 1) * self.limit
-
-    @property
-    def url(self) -> str:
-        return self.query.patterns[0]
-
-
-@dataclass(frozen=True, slots=True)
 class Form:
     """Fields as sent; ``form["url"]`` is empty if the field is missing."""
 
@@ -95,6 +73,14 @@ class Form:
 
     def __getitem__(self, name: str) -> str:
         return self.fields.get(name, "")
+
+    @property
+    def page(self) -> int:
+        return int(self["page"] or 1)
+
+    @property
+    def limit(self) -> int:
+        return int(self["limit"] or DEFAULT_LIMIT)
 
     def error(self, name: str) -> str:
         return self.errors.get(name, "")
@@ -128,14 +114,13 @@ class Form:
         subsets = subsets_of([self["subset"]] if self["subset"] else (), filters.status, [self["url"]])
         if others := [subset for subset in SUBSETS if subset not in subsets]:
             pairs.append(("filter", rf"!~filename:.*/({'|'.join(others)})/.*"))
-        pairs.append(("limit", self["limit"] or str(DEFAULT_LIMIT)))
+        pairs.append(("limit", str(self.limit)))
         return f"/{crawl}-index?{urlencode([(name, value) for name, value in pairs if value])}"
 
 
-def parse_form(form: Form) -> Search | Form:
-    """Return the query, or the form with errors."""
+def parse_form(form: Form) -> Query | Form:
+    """Return the query of all pages, or the form with errors."""
     given = {each.name: form[each.field] for each in PARAMETERS if form[each.field]}
-    limit, page, last = form["limit"], form["page"], form["to"]
     checks: dict[str, Callable[[], object]] = {
         each.field: partial(each.parse, given[each.name]) for each in PARAMETERS if each.name in given
     }
@@ -143,7 +128,7 @@ def parse_form(form: Form) -> Search | Form:
         "url": lambda: _check_url(form["url"], form["match"], exact_url=bool(form["exact_url"])),
         "subset": lambda: select_subsets([form["subset"]] if form["subset"] else ()),
         "order": lambda: one_of("order", ("key", "newest"))(form["order"] or "key"),
-        "limit": lambda: _check_numbers(limit, page),
+        "limit": lambda: _check_numbers(form["limit"], form["page"]),
     }
     errors: dict[str, str] = {}
     for name, check in checks.items():
@@ -153,15 +138,14 @@ def parse_form(form: Form) -> Search | Form:
             errors[name] = with_fields(str(error))
     if not errors.keys() & {"from", "to"}:
         try:
-            time_bounds(form["from"] or None, last or None)
+            time_bounds(form["from"] or None, form["to"] or None)
         except QueryError:
-            errors["to"] = f"{last} is before {form['from']}"
+            errors["to"] = f"{form['to']} is before {form['from']}"
     if errors:
         return replace(form, errors=errors)
     flags = {each.name: True for each in PARAMETERS if each.kind is bool and each.name in given}
     options: Any = given | flags
-    query = Query.of(form["url"], crawls=form.crawls or STORED, limit=int(limit or DEFAULT_LIMIT), **options)
-    return Search(query, form["order"], int(page or 1))
+    return Query.of(form["url"], crawls=form.crawls or STORED, **options)
 
 
 def _check_url(text: str, match: str, *, exact_url: bool) -> None:
@@ -195,8 +179,10 @@ def _digits(milliseconds: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Captures and their cost."""
+    """A page of captures, and its cost."""
 
+    start: int
+    """Number of captures on the pages before."""
     crawls: tuple[str, ...]
     rows: tuple[dict[str, Any], ...] | None
     """None if reading them would take too long."""
@@ -213,15 +199,14 @@ class SearchResult:
     others: tuple[str, ...]
 
 
-def run_search(session: Session, search: Search, more: Iterable[str] = ()) -> SearchResult:
-    """Run a search, with ``more`` columns."""
-    started = perf_counter()
+def run_search(session: Session, form: Form, query: Query, more: Iterable[str] = ()) -> SearchResult:
+    """Find the requested page of captures, with ``more`` columns."""
+    started, start = perf_counter(), (form.page - 1) * form.limit
+    end = start + form.limit
     rows = {row["crawl"]: row for row in crawl_rows(session)}
-    limit = search.start + search.limit + 1
-    query = replace(search.query, columns=(*_COLUMNS, *more), limit=limit)
-    captures = find_captures(session, query)
+    captures = find_captures(session, replace(query, columns=(*_COLUMNS, *more), limit=end + 1))
     captures = captures.agreed(partial(_check_cost, captures))
-    crawls = select(session, query).crawls
+    crawls = captures.question.crawls
     first = captures.plan
     table = None
     with suppress(TooExpensive):
@@ -230,9 +215,10 @@ def run_search(session: Session, search: Search, more: Iterable[str] = ()) -> Se
     read = [each.crawl for each in plan.crawls if each.files or each.awaited]
     of_files = [rows[crawl] for crawl in crawls if crawl in rows]
     return SearchResult(
+        start,
         crawls,
-        None if table is None else _rows(table, search),
-        table is not None and table.num_rows > search.start + search.limit,
+        None if table is None else _rows(table.slice(start, form.limit), form["order"]),
+        table is not None and table.num_rows > end,
         first,
         plan,
         perf_counter() - started,
@@ -266,11 +252,12 @@ def record_path(row: Mapping[str, Any], form: str) -> str:
     return f"/{row['crawl']}/{format_timestamp(row['time'])}{form}/{quote(row['url'], safe=_UNQUOTED)}"
 
 
-def _rows(table: pa.Table, search: Search) -> tuple[dict[str, Any], ...]:
-    found: list[dict[str, Any]] = table.slice(search.start, search.limit).to_pylist()
-    if search.order:
+def _rows(table: pa.Table, order: str) -> tuple[dict[str, Any], ...]:
+    """Return rows in the order ``key``, ``newest`` or, if it is empty, that of queries."""
+    found: list[dict[str, Any]] = table.to_pylist()
+    if order:
         found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))
-    if search.order == "newest":
+    if order == "newest":
         found.sort(key=lambda row: (format_timestamp(row["fetch_time"]), row["crawl"]), reverse=True)
     return tuple(map(_row, found))
 

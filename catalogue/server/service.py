@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,17 +22,6 @@ from catalogue.source.rate_limit import Clock, SystemClock
 T = TypeVar("T")
 
 _DOCUMENT_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLimit:
-    """The present limit of requests to the source, for all processes together."""
-
-    rate: float | None
-    blocks: int
-    """Times in a row that the source has blocked this address."""
-    pause: float
-    """Seconds until the source gets requests again, because it blocks, throttles or fails; 0 if there is no pause."""
 
 
 class Service:
@@ -113,13 +101,18 @@ class Service:
         state = (running, pending - running, self.memory.size, self._source.unavailable_until, 1)
         self.figures.publish((spent[0] + requests, spent[1] + received), state)
 
-    async def totals(self) -> tuple[Totals, SourceLimit]:
-        """Return the figures of all processes, and the limit of the source."""
+    async def totals(self) -> Totals:
+        """Return the figures of all processes, and what limits requests to the source.
+
+        ``rate`` is missing without a limit, ``blocks`` counts how often in a row the source has blocked this address,
+        ``pause`` is the number of seconds until it gets requests again.
+        """
         self.publish()
         totals, limiter = self.figures.totals(), self._source.limiter
         state = await asyncio.to_thread(lambda: limiter.state)  # it waits for the lock of a file
         pause = max(0.0, max(state.paused_until, totals["paused_until"]) - limiter.clock.now())
-        return totals, SourceLimit(limiter.rate_of(state), state.blocks, pause)
+        rate = limiter.rate_of(state)
+        return totals | {"blocks": state.blocks, "pause": pause} | ({} if rate is None else {"rate": rate})
 
     def meter(self) -> Callable[[], tuple[int, int] | None]:
         """Start to count; the result returns requests to the source and bytes since then.

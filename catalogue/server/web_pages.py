@@ -44,7 +44,6 @@ from catalogue.server.search import (
     MAX_PAGE,
     MAX_SECONDS,
     Form,
-    Search,
     SearchResult,
     parse_form,
     record_path,
@@ -173,15 +172,15 @@ async def _crawl(request: Request) -> Response:
 async def _status(request: Request) -> Response:
     service = service_of(request)
     coverage, cached = await run_query(request, lambda session: (coverage_rows(session), cached_pages(session)))
-    totals, limit = await service.totals()
+    totals = await service.totals()
     return _page(
         request,
         "status.html",
         coverage=coverage,
         cached=cached,
         totals=totals,
-        answers=[(route, count) for route in figures.ROUTES if (count := totals.buckets(route)[-1])],
-        limit=limit,
+        answers=[(route, count) for route in figures.ROUTES if (count := figures.answers_within(totals, route)[-1])],
+        bound_of=partial(figures.bound_of, totals),
         processes=service.figures.processes,
         started=datetime.fromtimestamp(service.figures.started, UTC),
     )
@@ -232,17 +231,17 @@ async def _search(request: Request) -> Response:
         choices = _choices(await run_query(request, crawl_rows))
         if not (request.query_params or as_csv):
             return page(form=Form(crawls=("latest",)))
-        search = parse_form(form)
-        if isinstance(search, Form):
-            return page(400, form=search)
+        query = parse_form(form)
+        if isinstance(query, Form):
+            return page(400, form=query)
         columns = LOCATION if as_csv else ()
         try:
-            found = await run_query(request, lambda session: run_search(session, search, columns))
+            found = await run_query(request, lambda session: run_search(session, form, query, columns))
         except QueryError as error:  # only crawls, and the column of unique, could not be checked before
             status, message, _ = describe_error(request, error)
             name = "unique" if isinstance(error, UnknownColumn | UncoveredColumns) else "crawl"
             return page(status, form=replace(form, errors={name: message}))
-        service_of(request).check_complete(plain_names(search.query.crawls), found.plan.missing)
+        service_of(request).check_complete(plain_names(query.crawls), found.plan.missing)
     except Harvesting as error:
         headers = {"Retry-After": str(_POLL_SECONDS), "Content-Security-Policy": _waiting_policy()}
         return _page(request, "waiting.html", 503, headers, form=form, harvest=error, seconds=_POLL_SECONDS)
@@ -252,7 +251,7 @@ async def _search(request: Request) -> Response:
     if as_csv and found.rows is not None:
         headers = {"Content-Disposition": 'attachment; filename="captures.csv"', **incomplete(found.plan.missing)}
         return Response(to_csv(found.rows), headers={**_FIXED, **headers}, media_type="text/csv")
-    return page(422 if as_csv else 200, **_result(form, search, found))
+    return page(422 if as_csv else 200, **_result(form, query, found))
 
 
 ROUTES: Sequence[BaseRoute] = [
@@ -285,19 +284,18 @@ def _choices(crawls: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return found
 
 
-def _result(form: Form, search: Search, found: SearchResult) -> dict[str, Any]:
+def _result(form: Form, query: Query, found: SearchResult) -> dict[str, Any]:
     one = found.crawls[0] if len(found.crawls) == 1 else None
     return {
         "found": found,
-        "search": search,
         "command": _command(form),
-        "more": form.address(limit=str(MAX_LIMIT)) if found.more and search.limit < MAX_LIMIT else "",
-        "previous": form.address(page=str(search.page - 1)) if search.page > 1 else "",
-        "next": form.address(page=str(search.page + 1)) if found.more and search.page < MAX_PAGE else "",
+        "more": form.address(limit=str(MAX_LIMIT)) if found.more and form.limit < MAX_LIMIT else "",
+        "previous": form.address(page=str(form.page - 1)) if form.page > 1 else "",
+        "next": form.address(page=str(form.page + 1)) if found.more and form.page < MAX_PAGE else "",
         "csv": form.address("/search.csv", limit=str(MAX_LIMIT)),
         "cdx": form.cdx_address(one) if one and not (form["exact_url"] or form["unique"] or form["latest"]) else "",
-        "site": _site(form, search),
-        "report": f"/site?{urlencode({'url': form['url'], 'crawl': one})}" if one and _is_host(search) else "",
+        "site": _site(form, query),
+        "report": f"/site?{urlencode({'url': form['url'], 'crawl': one})}" if one and _is_host(form["url"]) else "",
         "map": svg.draw_query(found.space, found.plan, limited=found.more) if found.space else None,
         "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_MAX_OTHERS]],
         "rest": max(0, len(found.others) - _MAX_OTHERS),
@@ -314,14 +312,14 @@ def _command(form: Form) -> str:
     return shlex.join(words)
 
 
-def _is_host(search: Search) -> bool:
-    return "/" not in (search.url.partition("://")[2] or search.url).removesuffix("*").rstrip("/")
+def _is_host(url: str) -> bool:
+    return "/" not in (url.partition("://")[2] or url).removesuffix("*").rstrip("/")
 
 
-def _site(form: Form, search: Search) -> list[tuple[str, str]]:
+def _site(form: Form, query: Query) -> list[tuple[str, str]]:
     """Suggest patterns for a host without a path, with their addresses."""
-    typed = search.url.removesuffix("/")
-    if search.query.match or "*" in typed or "/" in typed.partition("://")[2] or ("/" in typed and "://" not in typed):
+    typed = form["url"].removesuffix("/")
+    if query.match or "*" in typed or "/" in typed.partition("://")[2] or ("/" in typed and "://" not in typed):
         return []
     wider = [f"{typed}/*", f"*.{typed.partition('://')[2] or typed}"]
     return [(url, form.address(url=url)) for url in wider]

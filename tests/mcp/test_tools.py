@@ -11,7 +11,7 @@ import pytest
 
 import catalogue
 from catalogue.demo import Miniature
-from catalogue.mcp_server.tools import TOOLS
+from catalogue.mcp_server.tools import RUNS, arguments_of
 from catalogue.settings import Settings
 from tests.support.amounts import in_part, in_soak
 from tests.support.assistants import Assistant, with_assistant, without_index
@@ -31,14 +31,14 @@ def test_tools_have_schemas_examples_and_hints(empty: Settings) -> None:
     async def talk(assistant: Assistant) -> None:
         listed = (await assistant.client.list_tools()).tools
         assert [tool.name for tool in listed] == ["crawls", "plan", "query", "get_page", "sample", "sql_metadata"]
-        for tool, ours in zip(listed, TOOLS, strict=True):
+        for tool, run in zip(listed, RUNS.values(), strict=True):
             assert tool.description
             assert len(tool.description) < 500
             examples = re.findall(r"\{.*?\}(?=[,.])", tool.description)
             assert examples
             for example in examples:
                 jsonschema.validate(json.loads(example), tool.input_schema)
-                ours.arguments.model_validate_json(example)
+                arguments_of(run).model_validate_json(example)
             assert tool.input_schema["additionalProperties"] is False
             assert tool.output_schema
             assert tool.annotations

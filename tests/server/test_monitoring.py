@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from catalogue.demo import LoopbackServer
-from catalogue.server.figures import BOUNDS, CLASSES, ROUTES, STATE, Figures
+from catalogue.server.figures import BOUNDS, CLASSES, ROUTES, STATE, Figures, bound_of
 from catalogue.server.service import Service
 from catalogue.settings import STORE_NAME, Settings, package_version
 from tests.support.amounts import in_part
@@ -140,7 +140,7 @@ def test_process_that_replaces_another_continues_its_counters() -> None:
     totals = first.totals()
     assert [totals[name] for name in ("requests", "bytes", "processes")] == [7, 70, 2]
     assert [totals["/search", each] for each in CLASSES] == [1, 0, 0, 1]
-    assert [totals.within("/search", share) for share in (0.5, 0.95)] == [0.025, None]
+    assert [bound_of(totals, "/search", share) for share in (0.5, 0.95)] == [0.025, None]
 
 
 def test_health_is_503_without_a_readable_store(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
