@@ -1,14 +1,25 @@
-"""Count and log all answers, one JSON object a line; ``/metrics`` and ``/healthz``."""
+"""Count and log all answers; ``/metrics`` and ``/healthz``.
+
+What processes count is in shared memory: each writes its own row, and any of them can add up all. A process that
+replaces another one continues its row, so that no counter decreases.
+"""
 
 import json
 import os
 import platform
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from copy import copy
+from ctypes import c_double
 from datetime import UTC, datetime
+from itertools import accumulate
+from math import inf
+from multiprocessing.sharedctypes import RawArray
 from time import perf_counter
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,10 +27,87 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalogue.errors import QueryError
-from catalogue.server.figures import BOUNDS, CLASSES, OTHER, Figures, Totals, answers_within
-from catalogue.server.figures import ROUTES as COUNTED
 from catalogue.server.responses import error_answer, service_of
 from catalogue.settings import package_version
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+COUNTED = (
+    *("other", "/{crawl}-index", "/{crawl}/{moment}/{url:path}", "/collinfo.json"),
+    *("/api/plan", "/api/query", "/api/row_groups", "/api/status", "/api/openapi.json", "/api/{rest:path}"),
+    *("/", "/search", "/search.csv", "/site", "/status", "/{crawl}/", "/robots.txt"),
+    *("/static/colours.css", "/static", "/healthz", "/metrics"),
+)
+"""Answers are counted by these, because the number of URLs has no limit. The first one is for all others."""
+OTHER = COUNTED[0]
+CLASSES = ("2xx", "3xx", "4xx", "5xx")
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds of the buckets of the histogram, in seconds; the last bucket has none."""
+STATE = ("running", "waiting", "memory", "paused_until", "processes")
+"""The present state of a process: its queries, the bytes that the CDX API keeps, the time of the source's clock until
+which it gets no requests, and 1 if the process runs."""
+_BUCKETS = (*BOUNDS, inf)
+
+Name = str | tuple[str, str | float]
+Totals = dict[Name, float]
+"""Sums over all processes by name, those of a route by the route and a class or ``seconds``; of times, the latest."""
+_NAMES: Sequence[Name] = [
+    *((route, each) for route in COUNTED for each in (*CLASSES, *_BUCKETS, "seconds")),
+    *("requests", "bytes", *STATE),
+]
+_COLUMNS = {name: column for column, name in enumerate(_NAMES)}
+
+
+class Figures:
+    """The row of one process. Only the thread of its event loop writes to it, so that no lock is needed."""
+
+    def __init__(self, processes: int = 1) -> None:
+        self.processes = processes
+        self.started = time.time()
+        self._rows = [RawArray(c_double, len(_COLUMNS)) for _ in range(processes)]
+        self._number = 0
+        self._spent = (0, 0)
+
+    def of_process(self, number: int) -> "Figures":
+        other = copy(self)
+        other._number, other._spent = number, (0, 0)  # noqa: SLF001 - of this class
+        return other
+
+    def count(self, route: str, status: int, seconds: float) -> None:
+        """Count an answer; ``route`` is one of ``COUNTED``."""
+        row = self._rows[self._number]
+        row[_COLUMNS[route, CLASSES[status // 100 - 2]]] += 1
+        row[_COLUMNS[route, _BUCKETS[bisect_left(BOUNDS, seconds)]]] += 1
+        row[_COLUMNS[route, "seconds"]] += seconds
+
+    def publish(self, spent: tuple[int, int], state: Sequence[float]) -> None:
+        """Write the ``STATE`` of this process, and the requests to the source and bytes that it spent."""
+        row = self._rows[self._number]
+        for name, now, before in zip(("requests", "bytes"), spent, self._spent, strict=True):
+            row[_COLUMNS[name]] += now - before
+        self._spent = spent
+        row[_COLUMNS[STATE[0]] :] = [*state]
+
+    def clear(self) -> None:
+        """Clear the state of this process, which has ended, but not what it has counted."""
+        self.publish(self._spent, [0.0] * len(STATE))
+
+    def totals(self) -> Totals:
+        columns = zip(_COLUMNS, zip(*self._rows, strict=True), strict=True)
+        return {name: (max if name == "paused_until" else sum)(column) for name, column in columns}
+
+
+def answers_within(totals: Totals, route: str) -> list[float]:
+    """Return the number of answers within each of ``BOUNDS``, and of all."""
+    return [*accumulate(totals[route, each] for each in _BUCKETS)]
+
+
+def bound_of(totals: Totals, route: str, share: float) -> float | None:
+    """Return the least of ``BOUNDS`` within which a share of the answers was sent; None if there is none."""
+    *buckets, count = answers_within(totals, route)
+    return next((bound for bound, each in zip(BOUNDS, buckets, strict=True) if each >= share * count), None)
+
 
 _MAX_PATH, _MAX_QUERY, _MAX_AGENT = 300, 1000, 150
 """Characters. A line then has at most 4 kB, which the system writes to a pipe in one piece, too."""
@@ -92,9 +180,6 @@ def _text(value: bytes, most: int) -> str:
     text = value.decode("latin-1")
     return text if len(text) <= most else f"{text[:most]}…"
 
-
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
 
 _NOT_STORED = {"Cache-Control": "no-store"}
 
@@ -191,17 +276,12 @@ def _families(totals: Totals, figures: Figures) -> "Iterable[Metric]":
 
 async def _metrics(request: Request) -> Response:
     from prometheus_client.exposition import choose_encoder  # noqa: PLC0415 - slow to import
-    from prometheus_client.registry import CollectorRegistry  # noqa: PLC0415
 
     service = service_of(request)
     families = [*_families(await service.totals(), service.figures)]
-
-    class Collected(CollectorRegistry):
-        def collect(self) -> "Iterable[Metric]":
-            return families
-
+    registry: Any = SimpleNamespace(collect=lambda: families)
     encoder, kind = choose_encoder(request.headers.get("accept", ""))
-    return Response(encoder(Collected()), headers=_NOT_STORED | {"Content-Type": kind})
+    return Response(encoder(registry), headers=_NOT_STORED | {"Content-Type": kind})
 
 
 async def _health(request: Request) -> Response:

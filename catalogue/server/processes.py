@@ -23,7 +23,7 @@ import uvicorn
 
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.server.connections import listen
-from catalogue.server.figures import Figures
+from catalogue.server.monitoring import Figures
 
 OpenServer: TypeAlias = Callable[[Figures], AbstractContextManager[uvicorn.Server]]
 _Serve: TypeAlias = Callable[[Figures], None]

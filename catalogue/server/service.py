@@ -13,8 +13,8 @@ from catalogue.commoncrawl.crawls import has_columnar_index
 from catalogue.errors import Busy, CatalogueError, NotHarvested, TooExpensive
 from catalogue.records.document import Documents
 from catalogue.server.crawl_harvest import KnownCrawls, OnDemandHarvester
-from catalogue.server.figures import Figures, Totals
 from catalogue.server.memory import MEMORY, Memory
+from catalogue.server.monitoring import Figures, Totals
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.rate_limit import Clock, SystemClock

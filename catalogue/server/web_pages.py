@@ -36,7 +36,7 @@ from catalogue.key_map import svg
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.query import Query
 from catalogue.reports import cached_pages, coverage_rows, crawl_rows
-from catalogue.server import figures
+from catalogue.server import monitoring
 from catalogue.server.responses import describe_error, incomplete, run_query, service_of
 from catalogue.server.search import (
     LOCATION,
@@ -179,8 +179,10 @@ async def _status(request: Request) -> Response:
         coverage=coverage,
         cached=cached,
         totals=totals,
-        answers=[(route, count) for route in figures.ROUTES if (count := figures.answers_within(totals, route)[-1])],
-        bound_of=partial(figures.bound_of, totals),
+        answers=[
+            (route, count) for route in monitoring.COUNTED if (count := monitoring.answers_within(totals, route)[-1])
+        ],
+        bound_of=partial(monitoring.bound_of, totals),
         processes=service.figures.processes,
         started=datetime.fromtimestamp(service.figures.started, UTC),
     )

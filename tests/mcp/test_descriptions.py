@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 from catalogue.cli.messages import COMMANDS
-from catalogue.mcp_server.tools import INSTRUCTIONS, TOOLS
+from catalogue.mcp_server.serve import INSTRUCTIONS, TOOLS
 from catalogue.settings import Settings
 from tests.support.commands import Command
 

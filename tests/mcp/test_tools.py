@@ -11,7 +11,7 @@ import pytest
 
 import catalogue
 from catalogue.demo import Miniature
-from catalogue.mcp_server.tools import RUNS, arguments_of
+from catalogue.mcp_server.serve import RUNS, arguments_of
 from catalogue.settings import Settings
 from tests.support.amounts import in_part, in_soak
 from tests.support.assistants import Assistant, with_assistant, without_index

@@ -10,7 +10,7 @@ import pytest
 from catalogue.catalogue import Catalogue
 from catalogue.cli.query_command import query
 from catalogue.errors import QueryError
-from catalogue.mcp_server.tools import TOOLS
+from catalogue.mcp_server.serve import TOOLS
 from catalogue.query.parameters import PARAMETERS, Interface, parameters_of
 from catalogue.query.query import AllQueryOptions, Query
 from catalogue.server.application import application

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from catalogue.demo import LoopbackServer
-from catalogue.server.figures import BOUNDS, CLASSES, ROUTES, STATE, Figures, bound_of
+from catalogue.server.monitoring import BOUNDS, CLASSES, COUNTED, STATE, Figures, bound_of
 from catalogue.server.service import Service
 from catalogue.settings import STORE_NAME, Settings, package_version
 from tests.support.amounts import in_part
@@ -168,7 +168,7 @@ def test_status_page_has_the_same_figures(base: str) -> None:
     shown = page(get(base, "/status")).one("table", class_="answers")
     cells = {row.one("th").text: [each.text for each in row.all("td")] for row in shown.one("tbody").all("tr")}
     known = answers(base)
-    assert {"/collinfo.json", "other"} <= cells.keys() <= {*ROUTES}
+    assert {"/collinfo.json", "other"} <= cells.keys() <= {*COUNTED}
     for route, (*counts, half, most) in cells.items():
         if route not in {"/status", "/metrics"}:
             numbers = [known[route, each] for each in CLASSES]
