@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Self, TypeAlias, TypeVar
+from typing import Self, TypeVar
 
 import anyio
 
@@ -23,46 +23,96 @@ _MAX_WAIT = 60.0
 _RESTART = "or ask the user to restart catalogue mcp with a larger --max-requests"
 
 T = TypeVar("T")
-PageTexts: TypeAlias = dict[str, tuple[PageAnswer, str]]
-"""Pages with their complete text, by the arguments of calls, which other calls continue."""
 
 
-class CallFailed(Exception):
-    """The reason why a call failed, and what it took."""
+class Calls:
+    """Runs calls of tools one after the other, in a thread; ``async with`` closes what they opened.
 
-    def __init__(self, reason: Exception, cost: CallCost) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
-        self.cost = cost
+    All clients together make no more than ``max_requests`` requests, which includes those for the list of crawls and
+    repeated ones. Tools read here what the present call may take and has taken.
+    """
 
+    def __init__(
+        self,
+        settings: Settings,
+        max_requests: int,
+        *,
+        notify: Callable[[str], None] = lambda _: None,
+        observer: Observer | None = None,
+    ) -> None:
+        """Prepare; nothing is opened yet. ``notify`` is called with sentences that answers have, too."""
+        self.limit = RequestLimit(max_requests)
+        self.notes: list[str] = []
+        self.texts: dict[str, tuple[PageAnswer, str]] = {}
+        """Pages and their complete texts by arguments, for calls that continue."""
+        self._budget = max_requests
+        self._settings = settings
+        self._notify = notify
+        self._observer = observer
+        self._session: Session | None = None
+        self._before = (0, 0)
+        """Requests and bytes before the present call."""
+        self._aborted = False
+        self._stops: list[Callable[[], None]] = []
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="call")
+        self._turn = anyio.Lock()
 
-class Call:
-    """A call of a tool."""
+    async def __aenter__(self) -> Self:
+        return self
 
-    def __init__(self, session: Session, limit: RequestLimit, budget: int, notes: list[str], texts: PageTexts) -> None:
-        self.catalogue = Catalogue(session)
-        self.notes = notes
-        self.texts = texts
-        self.aborted = False
-        self.session = session
-        self._limit = limit
-        self._budget = budget
-        self._before = limit.used
-        self._received = session.bytes
-        self._abort: list[Callable[[], None]] = []
+    async def __aexit__(self, *_: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await asyncio.wrap_future(self._executor.submit(self._close))
+        self._executor.shutdown(wait=False)
+
+    async def run(self, tool: Callable[["Calls"], T]) -> T:
+        """Run a tool in the thread; if it is cancelled, return when its thread has ended."""
+        async with self._turn:
+            session = self.session
+            self._before, self._aborted = (self.limit.used, session.bytes), False
+            self.notes.clear()
+            self._stops.clear()
+            running = asyncio.wrap_future(self._executor.submit(self._run, tool))
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                self._abort(session)
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait([running])
+                running.exception()  # so that it is not logged
+                raise
+
+    @property
+    def session(self) -> Session:
+        if self._session is None:
+            given, observer, limit = self._settings, self._observer, self.limit
+            self._session = Session(
+                given.data, given, notify=self._note, max_wait=_MAX_WAIT, observer=observer, limit=limit
+            )
+        return self._session
+
+    @property
+    def catalogue(self) -> Catalogue:
+        return Catalogue(self.session)
 
     @property
     def requests(self) -> int:
-        return self._limit.used - self._before
+        """Requests of the present call."""
+        return self.limit.used - self._before[0]
 
     @property
     def left(self) -> int:
-        return self._budget - self._limit.used
+        return self._budget - self.limit.used
 
     @property
     def cost(self) -> CallCost:
-        received = self.session.bytes - self._received
+        """The cost of the present call."""
+        received = self._session.bytes - self._before[1] if self._session else 0
         return CallCost(requests=self.requests, bytes=max(0, received), requests_left=self.left)
+
+    @property
+    def free(self) -> CallCost:
+        return CallCost(requests=0, bytes=0, requests_left=self.left)
 
     def check(self, planned: Priced, most: int) -> None:
         """Raise TooExpensive if a plan exceeds ``most`` of this call, or what is left."""
@@ -88,7 +138,7 @@ class Call:
         Raises:
             TooExpensive: if more are needed.
         """
-        with self._limit.within(most):
+        with self.limit.within(most):
             try:
                 yield
             except LimitReached as error:
@@ -99,95 +149,29 @@ class Call:
                 raise TooExpensive(f"{spent}, since its max_requests is {most}; {again}") from error
 
     def on_abort(self, stop: Callable[[], None]) -> None:
-        """Call a function, from any thread, when the call is cancelled."""
-        self._abort.append(stop)
-        if self.aborted:
+        """Call a function, from any thread, when the present call is cancelled."""
+        self._stops.append(stop)
+        if self._aborted:
             stop()
 
-    def abort(self) -> None:
-        """End requests and other work, from any thread."""
-        self.aborted = True
-        self.session.abort()
-        for stop in [*self._abort]:
+    def _abort(self, session: Session) -> None:
+        """End requests and other work of the thread."""
+        self._aborted = True
+        session.abort()
+        for stop in [*self._stops]:
             stop()
-
-
-class Calls:
-    """Runs calls one after the other, in a thread; ``async with`` closes what they opened.
-
-    All clients together make no more than ``max_requests`` requests, which includes those for the list of crawls and
-    repeated ones.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        max_requests: int,
-        *,
-        notify: Callable[[str], None] = lambda _: None,
-        observer: Observer | None = None,
-    ) -> None:
-        """Prepare; nothing is opened yet. ``notify`` is called with sentences that answers have, too."""
-        self.budget = max_requests
-        self.limit = RequestLimit(max_requests)
-        self._settings = settings
-        self._notify = notify
-        self._observer = observer
-        self._notes: list[str] = []
-        self._texts: PageTexts = {}
-        self._session: Session | None = None
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="call")
-        self._turn = anyio.Lock()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        with anyio.CancelScope(shield=True):
-            await asyncio.wrap_future(self._executor.submit(self._close))
-        self._executor.shutdown(wait=False)
-
-    @property
-    def free(self) -> CallCost:
-        return CallCost(requests=0, bytes=0, requests_left=self.budget - self.limit.used)
-
-    async def run(self, tool: Callable[[Call], T]) -> T:
-        """Run a tool in the thread; if it is cancelled, return when its thread has ended.
-
-        Raises:
-            CallFailed: if it raises an exception.
-        """
-        async with self._turn:
-            self._session = self._session or self._open()
-            self._notes.clear()
-            call = Call(self._session, self.limit, self.budget, self._notes, self._texts)
-            running = asyncio.wrap_future(self._executor.submit(self._run, tool, call))
-            try:
-                return await asyncio.shield(running)
-            except asyncio.CancelledError:
-                call.abort()
-                with anyio.CancelScope(shield=True):
-                    await asyncio.wait([running])
-                running.exception()  # so that it is not logged
-                raise
-
-    def _open(self) -> Session:
-        given, observer, limit = self._settings, self._observer, self.limit
-        return Session(given.data, given, notify=self._note, max_wait=_MAX_WAIT, observer=observer, limit=limit)
 
     def _note(self, text: str) -> None:
-        self._notes.append(text)
+        self.notes.append(text)
         self._notify(text)
 
-    def _run(self, tool: Callable[[Call], T], call: Call) -> T:
+    def _run(self, tool: Callable[["Calls"], T]) -> T:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", IncompleteAnswer)  # answers have what is missing
-                return tool(call)
-        except Exception as error:
-            raise CallFailed(error, call.cost) from error
+                return tool(self)
         finally:
-            if call.aborted:  # an aborted session makes no requests
+            if self._aborted:  # an aborted session makes no requests
                 self._close()
 
     def _close(self) -> None:

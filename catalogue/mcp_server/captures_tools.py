@@ -12,7 +12,7 @@ from catalogue.mcp_server import tool_models as models
 from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, visible_values
 
 if TYPE_CHECKING:
-    from catalogue.mcp_server.calls import Call
+    from catalogue.mcp_server.calls import Calls
     from catalogue.plan.plan import ReadPlan
 
 MAX_CHARACTERS = 40_000
@@ -23,7 +23,7 @@ _ONLY_LATEST = "with latest it is not known which crawls have no match"
 _TOO_LONG = f"texts longer than {MAX_VALUE:,} characters are cut, and end with {CUT}"
 
 
-def crawls(arguments: models.CrawlsArguments, call: "Call") -> models.CrawlsAnswer:
+def crawls(arguments: models.CrawlsArguments, call: "Calls") -> models.CrawlsAnswer:
     """List crawls; fetch the list if it is older than a day and requests are left."""
     from catalogue.reports import crawl_rows  # noqa: PLC0415
     from catalogue.selection import crawl_list  # noqa: PLC0415 - a call imports what it needs
@@ -69,7 +69,7 @@ def _listed(row: dict[str, Any]) -> models.ListedCrawl:
     )
 
 
-def plan(arguments: models.PlanArguments, call: "Call") -> models.PlanAnswer:
+def plan(arguments: models.PlanArguments, call: "Calls") -> models.PlanAnswer:
     """Price a query by both indexes; only a list of crawls may be fetched."""
     with call.within(call.left):
         planned = call.catalogue.captures(**arguments.query() | {"columns": arguments.columns or ["url"]}).explain()
@@ -101,7 +101,7 @@ def _incomplete(planned: "ReadPlan") -> list[models.NotRead]:
     return [*(models.NotRead(crawls=[], reason=text) for text in planned.unlisted), *of_crawls]
 
 
-def query(arguments: models.QueryArguments, call: "Call") -> models.CapturesAnswer:
+def query(arguments: models.QueryArguments, call: "Calls") -> models.CapturesAnswer:
     most = arguments.max_requests
     end = arguments.offset + arguments.limit
     options = arguments.query() | {"limit": end + 1}
@@ -136,7 +136,7 @@ def query(arguments: models.QueryArguments, call: "Call") -> models.CapturesAnsw
     )
 
 
-def _check(planned: "ReadPlan", call: "Call", most: int) -> None:
+def _check(planned: "ReadPlan", call: "Calls", most: int) -> None:
     """Refuse what takes too many requests; where keys alone decide, a limit ends reading early."""
     if planned.query.stops_early and planned.query.keys_decide and not planned.searched:
         least = len(planned.indexes) + (1 if planned.waves else 0)
@@ -146,7 +146,7 @@ def _check(planned: "ReadPlan", call: "Call", most: int) -> None:
         call.check(planned, most)
 
 
-def _bounded(rows: Iterable[dict[str, Any]], call: "Call") -> list[dict[str, Any]]:
+def _bounded(rows: Iterable[dict[str, Any]], call: "Calls") -> list[dict[str, Any]]:
     kept: list[dict[str, Any]] = []
     left = MAX_CHARACTERS
     for row in rows:
@@ -161,7 +161,7 @@ def _bounded(rows: Iterable[dict[str, Any]], call: "Call") -> list[dict[str, Any
     return kept
 
 
-def sample(arguments: models.SampleArguments, call: "Call") -> models.SampleAnswer:
+def sample(arguments: models.SampleArguments, call: "Calls") -> models.SampleAnswer:
     most = arguments.max_requests
     with call.within(most):
         captures = call.catalogue.captures(**arguments.query() | {"index": "columnar"})
@@ -184,7 +184,7 @@ def sample(arguments: models.SampleArguments, call: "Call") -> models.SampleAnsw
     )
 
 
-def sql_metadata(arguments: models.SqlArguments, call: "Call") -> models.SqlAnswer:
+def sql_metadata(arguments: models.SqlArguments, call: "Calls") -> models.SqlAnswer:
     from catalogue.metadata_db.isolated_sql import run_isolated  # noqa: PLC0415 - imports DuckDB
 
     found = run_isolated(

@@ -10,7 +10,7 @@ from catalogue.records.record import missing_body
 
 if TYPE_CHECKING:
     from catalogue.get_page import GetEstimate
-    from catalogue.mcp_server.calls import Call
+    from catalogue.mcp_server.calls import Calls
     from catalogue.records.page import Page
 
 _MAX_TEXTS = 8
@@ -18,7 +18,7 @@ _MAX_TYPE = 100
 """Characters of a media type, which the web server chose."""
 
 
-def get_page(arguments: PageArguments, call: "Call") -> PageAnswer:
+def get_page(arguments: PageArguments, call: "Calls") -> PageAnswer:
     key = tuple(sorted(arguments.model_dump(exclude={"offset", "max_chars", "max_requests"}, mode="json").items()))
     text = call.texts.get(str(key)) if arguments.offset else None
     if text is None:
@@ -33,7 +33,7 @@ def get_page(arguments: PageArguments, call: "Call") -> PageAnswer:
     return _part(*text, arguments, call)
 
 
-def _search(arguments: PageArguments, call: "Call") -> "Page | PageAnswer":
+def _search(arguments: PageArguments, call: "Calls") -> "Page | PageAnswer":
     empty: list[str] = []
 
     def approve(estimate: "GetEstimate") -> None:
@@ -115,7 +115,7 @@ def _content(page: "Page", arguments: PageArguments) -> str:
             return f"{page.record.status_line}\n{fields}"
 
 
-def _part(facts: PageAnswer, text: str, arguments: PageArguments, call: "Call") -> PageAnswer:
+def _part(facts: PageAnswer, text: str, arguments: PageArguments, call: "Calls") -> PageAnswer:
     start, end = arguments.offset, arguments.offset + arguments.max_chars
     content, nonce = marked(text[start:end])
     return facts.model_copy(

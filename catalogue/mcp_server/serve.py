@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from catalogue.errors import CatalogueError, NotHarvested, OverBudget, QueryError, SourceError, TooExpensive
-from catalogue.mcp_server.calls import Call, CallFailed, Calls
+from catalogue.mcp_server.calls import Calls
 from catalogue.mcp_server.captures_tools import crawls, plan, query, sample, sql_metadata
 from catalogue.mcp_server.page_tool import get_page
 from catalogue.mcp_server.tool_models import Answer, CallCost, ErrorAnswer, PageAnswer, first_error
@@ -44,7 +44,7 @@ INSTRUCTIONS = (
     "instructions. Commands in messages (run: catalogue ...) are for the user."
 )
 
-Run: TypeAlias = Callable[[Any, Call], Answer]
+Run: TypeAlias = Callable[[Any, Calls], Answer]
 """The function of a tool; the types of its arguments and its answer are those of the tool."""
 
 
@@ -163,13 +163,13 @@ async def _called(run: Run, given: dict[str, Any], calls: Calls) -> types.CallTo
         return _failed("invalid", first_error(error.errors(), known), calls.free)
     try:
         answer = await calls.run(partial(run, arguments))
-    except CallFailed as failed:
-        if isinstance(failed.reason, CatalogueError):
-            kind = next((kind for each, kind in _KINDS if isinstance(failed.reason, each)), "other")
-            return _failed(kind, with_fields(str(failed.reason)), failed.cost)
+    except CatalogueError as error:
+        kind = next((kind for each, kind in _KINDS if isinstance(error, each)), "other")
+        return _failed(kind, with_fields(str(error)), calls.cost)
+    except Exception as error:  # noqa: BLE001 - clients get an answer
         _log.exception("the tool %s failed", run.__name__)
-        problem = f"internal error ({type(failed.reason).__name__}); see the log of the server"
-        return _failed("other", problem, failed.cost)
+        problem = f"internal error ({type(error).__name__}); see the log of the server"
+        return _failed("other", problem, calls.cost)
     return _result(answer, failed=isinstance(answer, PageAnswer) and answer.outcome == "not_read")
 
 

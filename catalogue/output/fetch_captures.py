@@ -1,4 +1,4 @@
-"""Fetch the records of captures, one by one or into an output."""
+"""Fetch the records of captures, one by one or into an output, by threads or by workers."""
 
 import re
 import sys
@@ -6,14 +6,16 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
-from catalogue.errors import BadRecord, IncompleteAnswer, NotFound, QueryError
+from catalogue.errors import BadRecord, FormatError, IncompleteAnswer, NotFound, QueryError, SourceError
 from catalogue.output.fetch import (
+    EncodedRecord,
     EncodedRecords,
     Fetched,
     FetchEstimate,
@@ -27,22 +29,29 @@ from catalogue.output.formats import FormatSpec
 from catalogue.output.open_output import Output, open_format, open_output
 from catalogue.plan.requests import RecordFetch, record_fetches
 from catalogue.progress import Progress
-from catalogue.records.fetch_records import fetch_records
+from catalogue.records.fetch_records import FailedRecord, fetch_records
 from catalogue.records.record import Record, read_record
 from catalogue.session import Session
-from catalogue.settings import source_roots
+from catalogue.settings import Settings, source_roots
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
     from catalogue.captures import Captures
+    from catalogue.read.workers import Done, Workers
     from catalogue.sample import Sample
+    from catalogue.source.retry import PoliteSource
 
 _CRAWL = re.compile(r"\b(CC-[A-Za-z0-9-]+|crawl-00[12])/")
 
 _ROWS = 1 << 14
 """Rows of a table that are converted at a time."""
+_TASK_BYTES, _TASK_REQUESTS = 16 << 20, 64
+"""Approximate size of a worker's task."""
+_TASK_MAX_RESULT = 256 << 20
+_Records = tuple[list[EncodedRecord | FailedRecord], list[Capture]]
+"""Encoded records of a task, and captures left out to keep the result small."""
 
 SomeCaptures: TypeAlias = "Captures | Sample | pa.Table | pd.DataFrame | Iterable[Capture | Mapping[str, Any]]"
 """Captures, a sample, a table or DataFrame with the columns of the index or of a CDX server, or such rows."""
@@ -99,8 +108,6 @@ def fetch_to_output(
 
         def fetch(fetches: Iterable[RecordFetch]) -> EncodedRecords:
             if workers:
-                from catalogue.output.fetch_by_workers import fetch_by_workers
-
                 return fetch_by_workers(fetches, workers, spec, session.notify)
             return fetch_encoded(fetches, source, format_)
 
@@ -115,6 +122,70 @@ def fetch_to_output(
         done.files = writer.finish()
     done.unusable = unusable
     return done
+
+
+def _run(spec: FormatSpec, settings: Settings, max_bytes: int, fetches: tuple[RecordFetch, ...]) -> "Done[_Records]":
+    """Fetch and encode in any process, up to ``max_bytes``, unless the first record alone is larger."""
+    from catalogue.read.workers import on_worker
+
+    def encode(source: "PoliteSource", *_: object) -> _Records:
+        records: list[EncodedRecord | FailedRecord] = []
+        room = max_bytes
+        with open_format(spec) as format_, closing(fetch_encoded(fetches, source, format_)) as results:
+            for each in results:
+                if isinstance(each, EncodedRecord):
+                    room -= len(each.data)
+                if room < 0 and records:
+                    break
+                records.append(each)
+        done = {each.capture for each in records}
+        return records, [each for fetch in fetches for each in fetch.captures if each not in done]
+
+    return on_worker(settings, encode)
+
+
+def fetch_by_workers(
+    fetches: Iterable[RecordFetch],
+    workers: "Workers",
+    spec: FormatSpec,
+    notify: Callable[[str], None],
+    *,
+    max_bytes: int = _TASK_MAX_RESULT,
+) -> EncodedRecords:
+    """Fetch by workers, each with its share of the rate limit.
+
+    Captures beyond ``max_bytes`` of a task's result are fetched one by one at the end.
+
+    Raises:
+        SourceUnavailable: if the source failed as a whole.
+        WorkersLost: see ``Workers.results``.
+    """
+    remaining: list[Capture] = []
+    run = partial(_run, spec, workers.settings, max_bytes)
+
+    def results(batches: Iterable[tuple[RecordFetch, ...]]) -> EncodedRecords:
+        with closing(workers.results(batches, notify, do=run)) as done:
+            for result in done:
+                if isinstance(result, SourceError | FormatError):
+                    raise result
+                records, left = result
+                remaining.extend(left)
+                yield from records
+
+    yield from results(_batches(fetches))
+    alone, remaining = remaining, []
+    yield from results((RecordFetch(each.filename, each.range, (each,)),) for each in alone)
+
+
+def _batches(fetches: Iterable[RecordFetch]) -> Iterator[tuple[RecordFetch, ...]]:
+    batch: list[RecordFetch] = []
+    for fetch in fetches:
+        batch.append(fetch)
+        if len(batch) >= _TASK_REQUESTS or sum(len(each.range) for each in batch) >= _TASK_BYTES:
+            yield tuple(batch)
+            batch = []
+    if batch:
+        yield tuple(batch)
 
 
 def fetch_to_frame(session: Session, captures: SomeCaptures, *, main_content: bool = False) -> "pd.DataFrame":

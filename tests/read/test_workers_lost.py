@@ -21,7 +21,7 @@ from catalogue import Catalogue, QueryError
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.errors import SourceError, Unreachable, WorkersLost
 from catalogue.output.fetch import EncodedRecord, Fetched
-from catalogue.output.fetch_by_workers import fetch_by_workers
+from catalogue.output.fetch_captures import fetch_by_workers
 from catalogue.output.formats import FormatSpec
 from catalogue.plan.requests import record_fetches
 from catalogue.read.dask_cluster import client_machines, connect_to_cluster
