@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from catalogue.cli.app import Common, command
-from catalogue.cli.completed_values import complete_listed_crawls, complete_subsets
 from catalogue.cli.messages import is_new_tip
 from catalogue.cli.options import (
     Budget,
     OneOf,
+    complete_listed_crawls,
+    complete_subsets,
     confirm,
     confirmed,
     crawl_option,

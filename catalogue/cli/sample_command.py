@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalogue.cli.app import Common, command
-from catalogue.cli.completed_values import complete_columns
 from catalogue.cli.fetch_command import RecordOutput, record_columns, record_options
 from catalogue.cli.messages import report_incomplete, warn
 from catalogue.cli.options import (
@@ -18,6 +17,7 @@ from catalogue.cli.options import (
     Budget,
     OneOf,
     budget_options,
+    complete_columns,
     confirm,
     format_for,
     harvest_option,

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from catalogue.cli.app import Common, command
-from catalogue.cli.completed_values import complete_stored_crawls
 from catalogue.cli.messages import report_incomplete
-from catalogue.cli.options import OneOf
+from catalogue.cli.options import OneOf, complete_stored_crawls
 from catalogue.cli.tables import as_json, cell, table
 from catalogue.errors import CatalogueError, QueryError
 from catalogue.formatting import closest_name, to_json

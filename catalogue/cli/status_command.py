@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from catalogue.cli.app import Common, command
-from catalogue.cli.completed_values import complete_listed_crawls
 from catalogue.cli.messages import complete_commands, show, warn
-from catalogue.cli.options import FILE, Budget, budget_options, confirm, crawl_option, json_option
+from catalogue.cli.options import (
+    FILE,
+    Budget,
+    budget_options,
+    complete_listed_crawls,
+    confirm,
+    crawl_option,
+    json_option,
+)
 from catalogue.cli.tables import as_json, table
 from catalogue.formatting import join_first, plural, printable, size
 from catalogue.settings import STORE_NAME, config_file

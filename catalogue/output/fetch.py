@@ -109,16 +109,8 @@ def distinct(captures: Iterable[Capture]) -> list[Capture]:
     return list(found.values())
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedRecord:
-    """The bytes of a record in the format of an output."""
-
-    capture: Capture
-    data: bytes
-    coding_error: str | None = None
-    """Why the payload cannot be decoded, if the format reports it."""
-
-
+EncodedRecord: TypeAlias = tuple[Capture, bytes, str | None]
+"""A record in the format of an output, and why its payload cannot be decoded, if the format reports that."""
 EncodedRecords: TypeAlias = Generator[EncodedRecord | FailedRecord, None, None]
 
 
@@ -128,7 +120,7 @@ def fetch_encoded(fetches: Iterable[RecordFetch], source: Source, format_: Recor
     def encode(record: Record) -> EncodedRecord:
         error = record.coding_error if format_.parses else None
         reason = error and f"{record.capture.filename} at {record.capture.offset:,}: {error}"
-        return EncodedRecord(record.capture, format_.encode(record), reason)
+        return record.capture, format_.encode(record), reason
 
     return fetch_records(fetches, source, encode, parallel=format_.parses)
 
@@ -198,18 +190,19 @@ def _write(
     failed: list[tuple[Capture, str, str]] = []
     try:
         for result in results:
-            if isinstance(result, EncodedRecord):
-                writer.add(result.capture, result.data)
-                progress.records += 1
-                progress.failed.pop(key_of(result.capture), None)
-                progress.bytes += result.capture.length
-                if result.coding_error:
-                    failed.append((result.capture, result.coding_error, ""))
-                    progress.undecoded[key_of(result.capture)] = result.coding_error
-            else:
+            if isinstance(result, FailedRecord):
                 request = _request_digest(result.capture, source) if result.permanent else ""
                 failed.append((result.capture, result.reason, request))
                 progress.failed[key_of(result.capture)] = result.reason
+            else:
+                capture, data, coding_error = result
+                writer.add(capture, data)
+                progress.records += 1
+                progress.failed.pop(key_of(capture), None)
+                progress.bytes += capture.length
+                if coding_error:
+                    failed.append((capture, coding_error, ""))
+                    progress.undecoded[key_of(capture)] = coding_error
             report(progress)
     finally:
         writer.sync()

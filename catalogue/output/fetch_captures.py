@@ -133,12 +133,12 @@ def _run(spec: FormatSpec, settings: Settings, max_bytes: int, fetches: tuple[Re
         room = max_bytes
         with open_format(spec) as format_, closing(fetch_encoded(fetches, source, format_)) as results:
             for each in results:
-                if isinstance(each, EncodedRecord):
-                    room -= len(each.data)
+                if not isinstance(each, FailedRecord):
+                    room -= len(each[1])
                 if room < 0 and records:
                     break
                 records.append(each)
-        done = {each.capture for each in records}
+        done = {each.capture if isinstance(each, FailedRecord) else each[0] for each in records}
         return records, [each for fetch in fetches for each in fetch.captures if each not in done]
 
     return on_worker(settings, encode)

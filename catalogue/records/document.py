@@ -86,30 +86,23 @@ class Documents:
             while True:
                 attempt += 1
                 parser = parser or _ParserProcess(self._seconds)
-                try:
-                    answer = parser.call(request)
-                except _ParserDied as death:
-                    parser = None
-                    if death.timed_out or attempt == _TRIES:
-                        raise BadDocument(f"its parser {death}", permanent=False) from death
-                else:
+                answer = parser.call(request)
+                if answer is not None:
                     reusable = not self._closed
                     return answer
+                dead, parser = parser, None
+                if dead.expired.is_set() or attempt == _TRIES:
+                    raise BadDocument(f"its parser {dead.end}", permanent=False)
         finally:
             if parser and not reusable:  # after an interrupt its answer may still come
                 parser.kill()
             self._idle.put(parser if reusable else None)
 
 
-class _ParserDied(Exception):
-    def __init__(self, reason: str, *, timed_out: bool) -> None:
-        super().__init__(reason)
-        self.timed_out = timed_out
-
-
 class _ParserProcess:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self.expired = Event()
         code = _SERVE.format(str(Path(__file__).resolve().parents[2]))
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
             [sys.executable, "-I", "-c", code],
@@ -123,13 +116,14 @@ class _ParserProcess:
         self._requests, self._answers = self._process.stdin, self._process.stdout
         extract.receive(self._answers)  # it has started
 
-    def call(self, request: bytes) -> bytes:
-        expired = Event()
+    def call(self, request: bytes) -> bytes | None:
+        """Return the answer; None if the process has died, or is killed because it takes too long."""
 
         def expire() -> None:
-            expired.set()
+            self.expired.set()
             self._process.kill()
 
+        self.expired.clear()
         timer = Timer(self._seconds, expire)
         timer.start()
         answer = None
@@ -137,14 +131,16 @@ class _ParserProcess:
             extract.send(self._requests, request)
             answer = extract.receive(self._answers)
         timer.cancel()
-        if answer is not None:
-            return answer
-        self.kill()
-        if expired.is_set():
-            raise _ParserDied(f"took over {self._seconds:g} s", timed_out=True)
+        if answer is None:
+            self.kill()
+        return answer
+
+    @property
+    def end(self) -> str:
+        if self.expired.is_set():
+            return f"took over {self._seconds:g} s"
         status = self._process.returncode
-        reason = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        raise _ParserDied(f"died ({reason})", timed_out=False)
+        return f"died ({signal.Signals(-status).name if status < 0 else f'exit status {status}'})"
 
     def kill(self) -> None:
         self._process.kill()  # if it has ended, its status stays

@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -26,6 +26,8 @@ from catalogue.tables.stored_crawls import MARGIN
 
 _FEW_LINES, _FEW_BYTES = 500, 500_000
 """Size of an answer that the thread of the event loop writes, in some milliseconds."""
+_Found: TypeAlias = tuple[str, ResultPage, int, bytes]
+"""A crawl and a page; number and bytes of the lines of its first part."""
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 
 
@@ -47,7 +49,7 @@ async def index(request: Request) -> Response:
         try:
             found = await run_query(request, partial(_find, service, name, query), key=(name, query))
         except NotHarvested as error:
-            found = _FoundPage("", ResultPage(missing=(str(error),)))
+            found = "", ResultPage(missing=(str(error),)), 0, b""
             not_found = f"{not_found}; {error}"
     crawl, page, number, lines = found
     if crawl:
@@ -100,15 +102,7 @@ def _entry(crawl: Crawl, base: str) -> dict[str, str]:
     return entry | {name: f"{time:%Y-%m-%dT%H:%M:%S}" for name, time in times.items() if time}
 
 
-class _FoundPage(NamedTuple):
-    crawl: str
-    page: ResultPage
-    number: int = 0
-    """Lines of its first part."""
-    lines: bytes = b""
-
-
-def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _FoundPage | None:
+def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _Found | None:
     """Find a page of few lines in memory."""
     memory, state = service.memory, service.state()
     crawl = memory.crawl(state, name)
@@ -119,27 +113,27 @@ def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _FoundPag
         return None
     page = page.ordered(reverse=query.reverse)
     if query.counts_pages or not page.parts:
-        return _FoundPage(crawl.id, page)
+        return crawl.id, page, 0, b""
     lines = memory.lines(state, crawl.id, page.parts[0])
     slow = any(each.operator == "~" for each in query.filters)
     if slow or lines is None or len(lines) * (1 + len(query.filters)) > _FEW_LINES or size_of(lines) > _FEW_BYTES:
         return None
-    return _FoundPage(crawl.id, page, *_written(query, select_lines(lines, query)))
+    return crawl.id, page, *_written(query, select_lines(lines, query))
 
 
-def _find(service: Service, name: str, query: CdxRequest, session: Session) -> _FoundPage:
+def _find(service: Service, name: str, query: CdxRequest, session: Session) -> _Found:
     crawl = service.crawls.find(session, name)
     is_outside = not query.counts_pages and _is_outside(crawl, query)
     if is_outside and not query.page:
-        return _FoundPage(crawl.id, ResultPage())
+        return crawl.id, ResultPage(), 0, b""
     search = CdxSearch(session, crawl.id, service.memory, only_stored=service.harvester is not None)
     page = ResultPage() if is_outside else search.find_page(query)
     if query.page and not page.parts:  # pages are counted without times, as pywb does
         page = replace(search.find_page(replace(query, counts_pages=True)), parts=())
     service.memory.keep_crawl(search.state, crawl)
     if query.counts_pages or not page.parts:
-        return _FoundPage(crawl.id, page)
-    return _FoundPage(crawl.id, page, *_written(query, search.read_part(query, page.parts[0])))
+        return crawl.id, page, 0, b""
+    return crawl.id, page, *_written(query, search.read_part(query, page.parts[0]))
 
 
 def _written(query: CdxRequest, lines: Sequence[str]) -> tuple[int, bytes]:

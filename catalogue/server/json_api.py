@@ -263,10 +263,8 @@ def _limited(captures: Captures, most: int | None = None) -> Captures:
 
 def _check_cost(plan: ReadPlan, spent: int, received: int) -> None:
     """Refuse expensive queries; without filters other than keys, a limit ends them early."""
-    requests, size = plan.requests, plan.bytes
-    if plan.query.stops_early and plan.query.keys_decide:
-        requests, size = len(plan.indexes), sum(len(fetch.range) for fetch in plan.indexes)
-    requests, size = spent + requests, received + size
+    planned, size = plan.committed if plan.query.keys_decide else (plan.requests, plan.bytes)
+    requests, size = spent + planned, received + size
     if requests > _MAX_REQUESTS or size > _MAX_BYTES:
         raise TooExpensive(
             f"the query takes up to {requests:,} requests and {size:,} bytes; the limits are {_MAX_REQUESTS:,} and "

@@ -188,7 +188,7 @@ class Monitor:
     """An ASGI application that counts and logs the answers of another one."""
 
     def __init__(self, app: ASGIApp, routes: Mapping[object, str], figures: Figures, log: AccessLog | None) -> None:
-        """Wrap an application; ``routes`` are names of ``figures.ROUTES`` by path or endpoint."""
+        """Wrap an application; ``routes`` are names of ``COUNTED`` by path or endpoint."""
         self._app = app
         self._routes = routes
         self._figures = figures

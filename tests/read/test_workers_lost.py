@@ -20,7 +20,7 @@ import catalogue
 from catalogue import Catalogue, QueryError
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.errors import SourceError, Unreachable, WorkersLost
-from catalogue.output.fetch import EncodedRecord, Fetched
+from catalogue.output.fetch import Fetched
 from catalogue.output.fetch_captures import fetch_by_workers
 from catalogue.output.formats import FormatSpec
 from catalogue.plan.requests import record_fetches
@@ -177,7 +177,7 @@ def test_fetches_large_records_alone(harvested: Catalogue, settings: Settings, c
     with ThreadPoolExecutor(2) as executor:
         workers = Workers(executor, settings, at_once=2)
         made = list(fetch_by_workers(fetches, workers, FormatSpec("warc"), print, max_bytes=1))
-    assert Counter(each.capture for each in made if isinstance(each, EncodedRecord)) == Counter(map(capture_of, rows))
+    assert Counter(each[0] for each in made if isinstance(each, tuple)) == Counter(map(capture_of, rows))
     assert workers.requests > len(fetches)
 
 
