@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from catalogue.parquet.model import Bounds
-from catalogue.surt import KeyInterval, covers
+from catalogue.surt import KeyInterval, covers, intersect
 
 BLOCK_ROWS = 3000
 """Captures of a block of the CDX index."""
@@ -70,7 +70,7 @@ def cut(intervals: Sequence[KeyInterval], at: Iterable[Mark]) -> tuple[ResultBlo
         blocks[-1] = (start, rows + sum(following for _, following in here))
     ends = [*(start for start, _ in blocks[1:]), intervals[-1].end]
     return tuple(
-        ResultBlock(tuple(_intersect(intervals, start, end)), max(1, round(rows / BLOCK_ROWS)))
+        ResultBlock(intersect(intervals, [KeyInterval(start, end)]), max(1, round(rows / BLOCK_ROWS)))
         for (start, rows), end in zip(blocks, ends, strict=True)
     )
 
@@ -86,10 +86,3 @@ def pages_of(blocks: Sequence[ResultBlock], size: int) -> list[tuple[ResultBlock
         pages[-1].append(block)
         room -= block.size
     return [tuple(page) for page in pages]
-
-
-def _intersect(intervals: Iterable[KeyInterval], start: bytes, end: bytes) -> Iterable[KeyInterval]:
-    for each in intervals:
-        low, high = max(each.start, start), min(each.end, end)
-        if low < high:
-            yield replace(each, start=low, end=high)
