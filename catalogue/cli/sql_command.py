@@ -156,7 +156,6 @@ def _bind(
 
 
 def _run_statements(connection: "duckdb.DuckDBPyConnection", text: str, given: Mapping[str, str], format_: str) -> None:
-    """Run statements with their parameters, and print their results."""
     statements = connection.extract_statements(text)
     if format_ == "parquet" and len(statements) > 1:
         raise QueryError("a Parquet file can have one result only; use one statement")

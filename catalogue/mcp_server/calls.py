@@ -155,7 +155,6 @@ class Calls:
             stop()
 
     def _abort(self, session: Session) -> None:
-        """End requests and other work of the thread."""
         self._aborted = True
         session.abort()
         for stop in [*self._stops]:

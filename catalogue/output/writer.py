@@ -105,7 +105,6 @@ class PartWriter:
             self._pending, self._pending_bytes = [], 0
 
     def finish(self) -> list[str]:
-        """Finish the last file; return all names."""
         if self._file is None and self._ledger.sizes:
             self._open()
         self._finish_file()

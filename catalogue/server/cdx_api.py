@@ -103,7 +103,6 @@ def _entry(crawl: Crawl, base: str) -> dict[str, str]:
 
 
 def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _Found | None:
-    """Find a page of few lines in memory."""
     memory, state = service.memory, service.state()
     crawl = memory.crawl(state, name)
     if crawl is None or _is_outside(crawl, query):

@@ -1,4 +1,4 @@
-"""The socket of a server; limits of its HTTP/1.1 connections and of the heads of requests; the end of connections.
+"""The socket of a server, limits of its HTTP/1.1 connections and of heads of requests, and their end.
 
 Uvicorn closes connections only when they are idle after an answer.
 """
@@ -88,7 +88,6 @@ class Connections(ServerState):
         self._head_seconds = head_seconds
 
     def close_late(self) -> None:
-        """Close the connections that have waited too long."""
         late = time.monotonic() - self._head_seconds
         while self.waiting and next(iter(self.waiting.values())) < late:
             self.close_first()
@@ -160,7 +159,6 @@ class Connection(H11Protocol):
             super().data_received(data)
 
     def handle_events(self) -> None:
-        """Handle requests; it is called for data, and after each answer."""
         super().handle_events()
         if self._answering:
             self.server_state.waiting.pop(self, None)

@@ -124,7 +124,7 @@ class OnDemandHarvester:
 
     @property
     def spent(self) -> tuple[int, int]:
-        """Return the number of requests, and bytes received."""
+        """Requests and bytes."""
         with self._lock:
             reports = [*self._ended, *(each.progress for each in self._harvests.values())]
         return sum(at.requests for at in reports), sum(at.bytes for at in reports)

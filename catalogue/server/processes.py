@@ -28,7 +28,6 @@ from catalogue.server.monitoring import Figures
 OpenServer: TypeAlias = Callable[[Figures], AbstractContextManager[uvicorn.Server]]
 _Serve: TypeAlias = Callable[[Figures], None]
 _Address: TypeAlias = tuple[int, Any]
-"""The family of an address, and the address."""
 _SHORT_LIFE = 10.0
 """Seconds; a process that fails sooner is not started again."""
 _LAST_SECONDS = 10.0
@@ -45,10 +44,9 @@ def run(
     say: Callable[[str], None],
     ready: Callable[[str], None],
 ) -> None:
-    """Serve with several processes until a signal stops it; port 0 is any free one.
+    """Serve until a signal stops it; port 0 is any free one.
 
-    Each process calls ``open_server`` and, about problems, ``say``; both are sent to it. ``ready`` is called with the
-    server's address once it listens.
+    ``open_server`` and ``say`` are sent to each process; ``ready`` is called with the address once the server listens.
     """
     # If a signal comes before the event loop runs.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)

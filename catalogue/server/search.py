@@ -82,13 +82,10 @@ class Form:
     def limit(self) -> int:
         return int(self["limit"] or DEFAULT_LIMIT)
 
-    def error(self, name: str) -> str:
-        return self.errors.get(name, "")
-
     @property
     def has_filters(self) -> bool:
         """Whether one of the folded fields is used or has an error."""
-        return any(self[name] for name in _FIELDS[1:-2]) or bool(self.error("limit"))
+        return any(self[name] for name in _FIELDS[1:-2]) or "limit" in self.errors
 
     def address(self, path: str = "/search", *, crawls: tuple[str, ...] | None = None, **other: str) -> str:
         """Return path and query string of the search with other values, by default of its first page."""

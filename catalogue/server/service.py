@@ -176,7 +176,6 @@ class Service:
             raise TooExpensive("; ".join(missing))
 
     def documents(self) -> Documents:
-        """Return the document parser, which all queries share."""
         with self._lock:
             self._documents = self._documents or Documents(seconds=_DOCUMENT_SECONDS)
             return self._documents
