@@ -70,7 +70,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _cores() -> int:
-    """Return the number of cores that this process may use, up to 8; 1 where processes cannot share a port."""
+    """Return the number of usable cores, up to 8; 1 where processes cannot share a port."""
     return min(len(os.sched_getaffinity(0)), 8) if sys.platform == "linux" else 1
 
 

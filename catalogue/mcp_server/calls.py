@@ -29,7 +29,7 @@ class Calls:
     """Runs calls of tools one after the other, in a thread; ``async with`` closes what they opened.
 
     All clients together make no more than ``max_requests`` requests, which includes those for the list of crawls and
-    repeated ones. Tools read here what the present call may take and has taken.
+    repeated ones.
     """
 
     def __init__(

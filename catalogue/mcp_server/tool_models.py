@@ -180,8 +180,6 @@ class SampleAnswer(Answer):
 
 
 class PageAnswer(Answer):
-    """An archived page, or why there is none."""
-
     outcome: Annotated[
         Literal["found", "not_archived", "target_not_archived", "not_proven", "not_read"],
         Field(
@@ -225,8 +223,6 @@ class SqlAnswer(Answer):
 
 
 class ErrorAnswer(BaseModel):
-    """Why a call failed, in one sentence with what to do next."""
-
     error: str
     kind: Literal["budget", "too_expensive", "invalid", "not_stored", "source", "other"]
     cost: CallCost

@@ -49,7 +49,7 @@ _START_OF_PAGE = re.compile(rb"\s*<|\x1f\x8b|\x28\xb5\x2f\xfd")
 
 
 Decoded: TypeAlias = tuple[bytes, bool]
-"""Decoded bytes, and whether they are only the first part, because the data ends early."""
+"""Decoded bytes, and whether the data ends early."""
 
 
 def decode_body(body: bytes, headers: Iterable[tuple[str, str]], *, cut: bool = False) -> Decoded:

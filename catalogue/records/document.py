@@ -117,7 +117,7 @@ class _ParserProcess:
         extract.receive(self._answers)  # it has started
 
     def call(self, request: bytes) -> bytes | None:
-        """Return the answer; None if the process has died, or is killed because it takes too long."""
+        """Return the answer; None if the process died or took too long."""
 
         def expire() -> None:
             self.expired.set()

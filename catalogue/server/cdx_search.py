@@ -255,8 +255,7 @@ def _searched(captures: Captures) -> ReadPlan:
 def rows_before(rows: pa.RecordBatch, last: str, request: CdxRequest) -> pa.RecordBatch:
     """Leave out rows whose lines would be after a line in the requested order, by key and time.
 
-    All are left in if the order is by distance, or if the line has no time. Keys of rows are compared with the key of a
-    line only if they cannot differ by what is escaped.
+    All stay if the order is by distance, the line has no time, or lines may escape characters of keys.
     """
     key, stamp, _ = last.split(" ", 2)
     keys, times = rows.column("url_surtkey"), rows.column("fetch_time").cast(pa.timestamp("ms", "UTC"))
@@ -305,7 +304,6 @@ def order_lines(lines: Iterable[str], request: CdxRequest) -> list[str]:
 
 
 def _distance(stamp: str, moment: datetime) -> float:
-    """Return seconds from a time; infinite for an invalid timestamp."""
     try:
         return abs((datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC) - moment).total_seconds())
     except ValueError:

@@ -131,7 +131,7 @@ class _RequestParser(h11.Connection):
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if no head arrives in time, or if it waits longest when there are too many."""
+    """A connection that is closed if no head arrives in time, or if it waits longest of too many."""
 
     server_state: Connections
 

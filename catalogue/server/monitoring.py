@@ -45,8 +45,7 @@ CLASSES = ("2xx", "3xx", "4xx", "5xx")
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the buckets of the histogram, in seconds; the last bucket has none."""
 STATE = ("running", "waiting", "memory", "paused_until", "processes")
-"""The present state of a process: its queries, the bytes that the CDX API keeps, the time of the source's clock until
-which it gets no requests, and 1 if the process runs."""
+"""The present state of a process: queries, bytes in memory, time until which the source pauses, and 1 if it runs."""
 _BUCKETS = (*BOUNDS, inf)
 
 Name = str | tuple[str, str | float]
@@ -75,7 +74,6 @@ class Figures:
         return other
 
     def count(self, route: str, status: int, seconds: float) -> None:
-        """Count an answer; ``route`` is one of ``COUNTED``."""
         row = self._rows[self._number]
         row[_COLUMNS[route, CLASSES[status // 100 - 2]]] += 1
         row[_COLUMNS[route, _BUCKETS[bisect_left(BOUNDS, seconds)]]] += 1

@@ -25,7 +25,10 @@ _DOCUMENT_SECONDS = 5.0
 
 
 class Service:
-    """Answer queries in parallel, one in each session of the pool; queue more, up to a limit."""
+    """Answer queries in parallel, one in each session of the pool; queue more, up to a limit.
+
+    ``state``, ``problem`` and ``publish`` are for the thread of the event loop.
+    """
 
     def __init__(  # noqa: PLR0913 - options of the server
         self,
@@ -81,11 +84,11 @@ class Service:
         self._lock = Lock()
 
     def state(self) -> str:
-        """Return ``Store.state``; for the thread of the event loop."""
+        """Return ``Store.state``."""
         return self._store.state()
 
     def problem(self) -> str | None:
-        """Return why this process cannot answer queries; None if it can. For the thread of the event loop."""
+        """Return why this process cannot answer queries; None if it can."""
         try:
             self._store.path.stat()  # SQLite reads a deleted file as before
             self._store.state()
@@ -94,7 +97,7 @@ class Service:
         return None
 
     def publish(self) -> None:
-        """Show the present state of this process to the others. For the thread of the event loop."""
+        """Show the present state of this process to the others."""
         requests, received = self.harvester.spent if self.harvester else (0, 0)
         spent, pending = self._first.spent, len(self._clients)
         running = min(pending, len(self._sessions))
@@ -102,10 +105,9 @@ class Service:
         self.figures.publish((spent[0] + requests, spent[1] + received), state)
 
     async def totals(self) -> Totals:
-        """Return the figures of all processes, and what limits requests to the source.
+        """Return the figures of all processes with the limit of the source.
 
-        ``rate`` is missing without a limit, ``blocks`` counts how often in a row the source has blocked this address,
-        ``pause`` is the number of seconds until it gets requests again.
+        ``pause`` is in seconds, ``blocks`` are times in a row, and ``rate`` is missing without a limit.
         """
         self.publish()
         totals, limiter = self.figures.totals(), self._source.limiter
