@@ -68,8 +68,8 @@ class Calls:
     async def run(self, tool: Callable[["Calls"], T]) -> T:
         """Run a tool in the thread; if it is cancelled, return when its thread has ended."""
         async with self._turn:
+            self._before, self._aborted = (self.limit.used, self._session.bytes if self._session else 0), False
             session = self.session
-            self._before, self._aborted = (self.limit.used, session.bytes), False
             self.notes.clear()
             self._stops.clear()
             running = asyncio.wrap_future(self._executor.submit(self._run, tool))
