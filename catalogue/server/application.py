@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from catalogue.errors import CatalogueError
 from catalogue.server import archived_pages, cdx_api, json_api, monitoring, web_pages
-from catalogue.server.connections import Connection, Connections, LimitedServer
+from catalogue.server.connections import Connection, Connections, StoppingServer
 from catalogue.server.monitoring import AccessLog, Figures
 from catalogue.server.responses import on_error
 from catalogue.server.service import Service
@@ -115,7 +115,7 @@ def server_of(
         callback_notify=every_second,
         timeout_notify=0,
     )
-    return LimitedServer(config, connections)
+    return StoppingServer(config, state=connections)
 
 
 def _names_of_routes() -> dict[object, str]:

@@ -55,13 +55,21 @@ class StoppingServer(uvicorn.Server):
     Uvicorn cancels the task of such an answer, which then waits for the client again to send an error.
     """
 
-    def __init__(self, config: uvicorn.Config, seconds: int = 3) -> None:
+    def __init__(self, config: uvicorn.Config, seconds: int = 3, state: ServerState | None = None) -> None:
         """Make a server that sends answers for at most ``seconds`` after a signal stops it."""
         super().__init__(config)
+        self.server_state = state or self.server_state
         self._seconds = seconds
         config.timeout_graceful_shutdown = seconds + 1  # then it cancels tasks that wait for a query
 
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(_QUEUE)  # asyncio accepts a backlog at a time, so that its own has to be small
+
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        if isinstance(self.server_state, Connections):
+            self.server_state.most = 0  # uvicorn would wait for connections that were being accepted
         asyncio.get_running_loop().call_later(self._seconds, self._close_unread)
         await super().shutdown(sockets)
 
@@ -96,25 +104,6 @@ class Connections(ServerState):
         first = next(iter(self.waiting))
         del self.waiting[first]
         first.transport.close()
-
-
-class LimitedServer(StoppingServer):
-    """A server with a limited number of connections."""
-
-    server_state: Connections
-
-    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
-        super().__init__(config)
-        self.server_state = connections
-
-    async def startup(self, sockets: list[socket] | None = None) -> None:
-        await super().startup(sockets)
-        for listening in sockets or ():
-            listening.listen(_QUEUE)  # asyncio accepts a backlog at a time, so that its own has to be small
-
-    async def shutdown(self, sockets: list[socket] | None = None) -> None:
-        self.server_state.most = 0  # uvicorn would wait for connections that were being accepted
-        await super().shutdown(sockets)
 
 
 class _RequestParser(h11.Connection):

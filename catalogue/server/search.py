@@ -21,7 +21,6 @@ from catalogue.commoncrawl.crawls import AUTO, STORED, SUBSETS, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
-from catalogue.key_map.key_map import KeySpace
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.filters import Filters, time_bounds
 from catalogue.query.parameters import Interface, one_of, parameters_of, with_fields
@@ -171,59 +170,34 @@ def _digits(milliseconds: int) -> str:
     return format_timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))
 
 
-# Results
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """A page of captures, and its cost."""
-
-    start: int
-    """Number of captures on the pages before."""
-    crawls: tuple[str, ...]
-    rows: tuple[dict[str, Any], ...] | None
-    """None if reading them would take too long."""
-    more: bool
-    first_plan: ReadPlan
-    """The plan before page indexes were fetched."""
-    plan: ReadPlan
-    seconds: float
-    files: int
-    """Stored files of the columnar index of these crawls."""
-    bytes: int
-    space: KeySpace | None
-    """Key map of the newest crawl of which files are read, or of the newest; None if blocks answer for all."""
-    others: tuple[str, ...]
-
-
-def run_search(session: Session, form: Form, query: Query, more: Iterable[str] = ()) -> SearchResult:
-    """Find the requested page of captures, with ``more`` columns."""
+def run_search(session: Session, form: Form, query: Query, more: Iterable[str] = ()) -> dict[str, Any]:
+    """Find the requested page of captures, with ``more`` columns, and what the page shows of their cost."""
     started, start = perf_counter(), (form.page - 1) * form.limit
     end = start + form.limit
     rows = {row["crawl"]: row for row in crawl_rows(session)}
     captures = find_captures(session, replace(query, columns=(*_COLUMNS, *more), limit=end + 1))
     captures = captures.agreed(partial(_check_cost, captures))
     crawls = captures.question.crawls
-    first = captures.plan
+    page_indexes = len(captures.plan.indexes)
     table = None
     with suppress(TooExpensive):
         table = pa.Table.from_batches(captures.batches(warn=False), captures.schema)
     plan = captures.plan
     read = [each.crawl for each in plan.crawls if each.files or each.awaited]
     of_files = [rows[crawl] for crawl in crawls if crawl in rows]
-    return SearchResult(
-        start,
-        crawls,
-        None if table is None else _rows(table.slice(start, form.limit), form["order"]),
-        table is not None and table.num_rows > end,
-        first,
-        plan,
-        perf_counter() - started,
-        sum(row["files_harvested"] for row in of_files),
-        sum(row["file_size"] or 0 for row in of_files),
-        None if plan.blocks and not read else captures.space(),
-        tuple(read[1:]),
-    )
+    return {
+        "start": start,
+        "crawls": crawls,
+        "rows": None if table is None else _rows(table.slice(start, form.limit), form["order"]),  # None: too expensive
+        "more": table is not None and table.num_rows > end,
+        "page_indexes": page_indexes,
+        "plan": plan,
+        "seconds": perf_counter() - started,
+        "files": sum(row["files_harvested"] for row in of_files),
+        "bytes": sum(row["file_size"] or 0 for row in of_files),
+        "space": None if plan.blocks and not read else captures.space(),  # of the newest crawl of which files are read
+        "others": read[1:],
+    }
 
 
 def _check_cost(captures: Captures, plan: ReadPlan) -> None:

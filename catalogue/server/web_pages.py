@@ -44,7 +44,6 @@ from catalogue.server.search import (
     MAX_PAGE,
     MAX_SECONDS,
     Form,
-    SearchResult,
     parse_form,
     record_path,
     run_search,
@@ -243,16 +242,16 @@ async def _search(request: Request) -> Response:
             status, message, _ = describe_error(request, error)
             name = "unique" if isinstance(error, UnknownColumn | UncoveredColumns) else "crawl"
             return page(status, form=replace(form, errors={name: message}))
-        service_of(request).check_complete(plain_names(query.crawls), found.plan.missing)
+        service_of(request).check_complete(plain_names(query.crawls), found["plan"].missing)
     except Harvesting as error:
         headers = {"Retry-After": str(_POLL_SECONDS), "Content-Security-Policy": _waiting_policy()}
         return _page(request, "waiting.html", 503, headers, form=form, harvest=error, seconds=_POLL_SECONDS)
     except CatalogueError as error:
         status, message, headers = describe_error(request, error)
         return page(status, headers, failure=f"{message}.", retry_after=int(headers.get("Retry-After", "0")))
-    if as_csv and found.rows is not None:
-        headers = {"Content-Disposition": 'attachment; filename="captures.csv"', **incomplete(found.plan.missing)}
-        return Response(to_csv(found.rows), headers={**_FIXED, **headers}, media_type="text/csv")
+    if as_csv and found["rows"] is not None:
+        headers = {"Content-Disposition": 'attachment; filename="captures.csv"', **incomplete(found["plan"].missing)}
+        return Response(to_csv(found["rows"]), headers={**_FIXED, **headers}, media_type="text/csv")
     return page(422 if as_csv else 200, **_result(form, query, found))
 
 
@@ -286,21 +285,21 @@ def _choices(crawls: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return found
 
 
-def _result(form: Form, query: Query, found: SearchResult) -> dict[str, Any]:
-    one = found.crawls[0] if len(found.crawls) == 1 else None
+def _result(form: Form, query: Query, found: dict[str, Any]) -> dict[str, Any]:
+    one = found["crawls"][0] if len(found["crawls"]) == 1 else None
     return {
         "found": found,
         "command": _command(form),
-        "more": form.address(limit=str(MAX_LIMIT)) if found.more and form.limit < MAX_LIMIT else "",
+        "more": form.address(limit=str(MAX_LIMIT)) if found["more"] and form.limit < MAX_LIMIT else "",
         "previous": form.address(page=str(form.page - 1)) if form.page > 1 else "",
-        "next": form.address(page=str(form.page + 1)) if found.more and form.page < MAX_PAGE else "",
+        "next": form.address(page=str(form.page + 1)) if found["more"] and form.page < MAX_PAGE else "",
         "csv": form.address("/search.csv", limit=str(MAX_LIMIT)),
         "cdx": form.cdx_address(one) if one and not (form["exact_url"] or form["unique"] or form["latest"]) else "",
         "site": _site(form, query),
         "report": f"/site?{urlencode({'url': form['url'], 'crawl': one})}" if one and _is_host(form["url"]) else "",
-        "map": svg.draw_query(found.space, found.plan, limited=found.more) if found.space else None,
-        "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found.others[:_MAX_OTHERS]],
-        "rest": max(0, len(found.others) - _MAX_OTHERS),
+        "map": svg.draw_query(found["space"], found["plan"], limited=found["more"]) if found["space"] else None,
+        "others": [(crawl, form.address(crawls=(crawl,))) for crawl in found["others"][:_MAX_OTHERS]],
+        "rest": max(0, len(found["others"]) - _MAX_OTHERS),
     }
 
 
