@@ -1,18 +1,20 @@
 """Parse the heads of records and of archived HTTP responses, in bounded memory."""
 
 import re
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from catalogue.errors import BadRecord
 from catalogue.formatting import printable
 
-Headers = tuple[tuple[str, str], ...]
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+Head: TypeAlias = tuple[str, Headers, int]
+"""The first line without its protocol, the headers, and the start of the content."""
 
 _MAX_BYTES, _MAX_LINES = 1 << 20, 10_000
 _LINE_END = re.compile(rb"\n")
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
-_WARC = re.compile(r"WARC/(?:1\.[01]|0\.1[78])", re.IGNORECASE)
-_HTTP = re.compile(r"HTTP/[0-9]+(?:\.[0-9])?|(?:HTTP|ICY)(?=\s+[0-9]{3})", re.IGNORECASE)
+WARC = re.compile(r"WARC/(?:1\.[01]|0\.1[78])", re.IGNORECASE)
+HTTP = re.compile(r"HTTP/[0-9]+(?:\.[0-9])?|(?:HTTP|ICY)(?=\s+[0-9]{3})", re.IGNORECASE)
 """Protocols of responses; archives have more than two versions."""
 _ARC_FIELDS = ("uri", "ip-address", "archive-date", "content-type", "length")
 _ARC_MIDDLE = re.compile(
@@ -21,35 +23,6 @@ _ARC_MIDDLE = re.compile(
 )
 """IP address and date, which are between URL and media type; both may contain blanks."""
 _UNKNOWN = {"", "-"}
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """A parsed head."""
-
-    status_line: str
-    """The line without its protocol."""
-    headers: Headers
-    end: int
-    """Start of the content."""
-
-
-def parse_warc_head(data: bytes) -> Head:
-    """Parse the head of a WARC record.
-
-    Raises:
-        BadRecord: if it is not one, or too long.
-    """
-    return _parse(data, 0, len(data), _WARC)
-
-
-def parse_http_head(data: bytes, start: int, end: int) -> Head:
-    """Parse the head of an HTTP response from ``start``, to ``end`` at most.
-
-    Raises:
-        BadRecord: if it is not one, or too long.
-    """
-    return _parse(data, start, end, _HTTP)
 
 
 def parse_arc_head(data: bytes) -> Head:
@@ -69,14 +42,18 @@ def parse_arc_head(data: bytes) -> Head:
     if len(values) != len(_ARC_FIELDS):
         raise BadRecord(f"invalid record: its first line is {_shown(line)!r}")
     known = ((name, value) for name, value in zip(_ARC_FIELDS, values, strict=True) if value not in _UNKNOWN)
-    return Head("", tuple(known), end)
+    return "", tuple(known), end
 
 
-def _parse(data: bytes, start: int, end: int, protocol: re.Pattern[str]) -> Head:
-    """Parse a status line and headers. A line of blanks ends them; lines without a colon are left out."""
+def parse_head(protocol: re.Pattern[str], data: bytes, start: int, end: int) -> Head:
+    """Parse a status line and headers. A line of blanks ends them; lines without a colon are left out.
+
+    Raises:
+        BadRecord: if ``data`` has no such head from ``start``, to ``end`` at most, or one that is too long.
+    """
     first = data.find(b"\n", start, end) + 1 or end
     if not data[start : min(first, start + _MAX_BYTES)].strip():
-        return Head("", (), first)
+        return "", (), first
     content = _head_end(data, start, end, _BLANK_LINE)
     status_line, *lines = _lines(data[start:content])
     matched = protocol.match(status_line)
@@ -94,7 +71,7 @@ def _parse(data: bytes, start: int, end: int, protocol: re.Pattern[str]) -> Head
         continues = bool(colon)
         if continues:
             headers.append((name.rstrip(" \t"), value.strip()))
-    return Head(status_line[matched.end() :].strip(), tuple(headers), content)
+    return status_line[matched.end() :].strip(), tuple(headers), content
 
 
 def _head_end(data: bytes, start: int, end: int, terminator: re.Pattern[bytes]) -> int:

@@ -18,7 +18,7 @@ from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadManifest, BadRecord, CatalogueError
 from catalogue.formatting import ReprMixin, clock, printable, size
 from catalogue.records.content_codings import Decoded, decode_body, remove_chunks
-from catalogue.records.head import Head, Headers, parse_arc_head, parse_http_head, parse_warc_head
+from catalogue.records.head import HTTP, WARC, Head, Headers, parse_arc_head, parse_head
 from catalogue.records.media_type import Syntax, first_type, media_type, syntax_of
 from catalogue.records.text_decoding import DocumentCharset, find_charset
 from catalogue.surt import BLANKS
@@ -181,34 +181,35 @@ def read_record(capture: Capture, member: bytes) -> Record:
 
 def _record(capture: Capture, member: bytes, data: bytes) -> Record:
     archive = "warc" if data.startswith(_WARC) else "arc"
-    fields = parse_warc_head(data) if archive == "warc" else parse_arc_head(data)
-    url, start = _url(fields.headers, archive), fields.end
+    _, headers, start = parse_head(WARC, data, 0, len(data)) if archive == "warc" else parse_arc_head(data)
+    url = _url(headers, archive)
     kind: str | None = "arc_header" if url.startswith("filedesc://") else "response"
     if archive == "warc":
-        kind = _find(fields.headers, "WARC-Type")
+        kind = _find(headers, "WARC-Type")
     if kind is None or kind not in _KINDS:
         raise BadRecord(f"it is a record of type {_shown(kind)}")
-    end = start + _length(_find(fields.headers, "Content-Length" if archive == "warc" else "length"))
+    end = start + _length(_find(headers, "Content-Length" if archive == "warc" else "length"))
     if end > len(data):
         raise BadRecord(f"its content is {end - len(data):,} bytes shorter than declared")
     if data[end : end + 7] not in _ENDS:  # a byte more than the longest
         raise BadRecord(f"{len(data) - end:,} bytes follow its content")
-    response = Head("", (), start)
+    response: Head = "", (), start
     if start < end and kind in _HTTP_KINDS and url.lower().startswith(_HTTP_SCHEMES):
-        response = parse_http_head(data, start, end)
+        response = parse_head(HTTP, data, start, end)
+    status_line, http_headers, body = response
     record = Record(
         capture=capture,
         member=member,
         archive=archive,
         kind=kind,
-        headers=fields.headers,
-        status_line=response.status_line,
-        http_headers=response.headers,
-        http_head=data[start : response.end],
-        body=data[response.end : end],
+        headers=headers,
+        status_line=status_line,
+        http_headers=http_headers,
+        http_head=data[start:body],
+        body=data[body:end],
     )
     record, block = _without_stray(record), memoryview(data)[start:end]
-    _check(record, block if len(record.body) == end - response.end else None)
+    _check(record, block if len(record.body) == end - body else None)
     return record
 
 
