@@ -90,7 +90,9 @@ class Record(ReprMixin):
     @property
     def time(self) -> datetime | None:
         """Time of the request, UTC."""
-        return _time(_date(self.headers, self.archive))
+        with suppress(ValueError):
+            return parse_timestamp(_date(self.headers, self.archive))
+        return None
 
     @property
     def status(self) -> int | None:
@@ -278,13 +280,6 @@ def _has_digest(content: bytes | memoryview, digest: str) -> bool:
 
 def _date(headers: Iterable[tuple[str, str]], archive: str) -> str:
     return _find(headers, "WARC-Date" if archive == "warc" else "archive-date") or ""
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return parse_timestamp(text)
-    except ValueError:
-        return None
 
 
 def _shown(declared: object) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -174,15 +174,11 @@ class CdxSearch:
         # To sort by distance from a time, all of a page is needed.
         parts = [page] if request.closest and page else pages_of(page, _PART_BLOCKS)
         read = tuple(merge(interval for block in part for interval in block.intervals) for part in parts)
-        missing = self._missing(found) if columnar and columnar.scope.missing else ()
+        missing: tuple[str, ...] = ()
+        if columnar and columnar.scope.missing:  # nothing is missing if there is a CDX index
+            with suppress(NotHarvested):  # too many blocks for one query, but not for the parts of a page
+                missing = tuple(_searched(found).missing)
         return ResultPage(len(pages), sum(block.size for block in blocks), read, missing)
-
-    def _missing(self, found: Captures) -> tuple[str, ...]:
-        """Return what is missing where not all footers are stored: nothing, if there is a CDX index."""
-        try:
-            return tuple(_searched(found).missing)
-        except NotHarvested:  # too many blocks for one query, but not for the parts of a page
-            return ()
 
     def _cut_by_list(self, request: CdxRequest, captures: Captures) -> Sequence[ResultBlock]:
         """Cut a result by the list of blocks, where no footers are stored; empty if there are no blocks."""
