@@ -124,7 +124,7 @@ def test_full_disk_loses_nothing_synced(asking: Command, tmp_path: Path, harvest
         [
             "bash",
             "-c",
-            f"ulimit -f {more}; exec '{sys.executable}' -m catalogue fetch --captures rows.parquet -o {output}",
+            f"ulimit -f {more}; exec '{sys.executable}' -B -m catalogue fetch --captures rows.parquet -o {output}",
         ],
         env=asking.environment(),
         cwd=tmp_path,

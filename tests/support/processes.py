@@ -13,7 +13,7 @@ from pathlib import Path
 @contextmanager
 def run_script(path: Path, script: str) -> Iterator[subprocess.Popen[str]]:
     """Run Python code with a path as its argument; it is killed at the end."""
-    command = [sys.executable, "-c", script, str(path)]
+    command = [sys.executable, "-B", "-c", script, str(path)]  # a limit of file sizes would cut compiled modules
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=Path(__file__).parents[2]
     ) as process:
