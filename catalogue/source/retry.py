@@ -234,7 +234,7 @@ class PoliteSource:
         self, error: SourceError, path: str, requested: RequestedRange, attempts: int, same: int
     ) -> None:
         policy = self.limiter.policy
-        if same == _SAME_ATTEMPTS and isinstance(error, WrongRange):
+        if same == _SAME_ATTEMPTS and isinstance(error, WrongRange | WrongLength):
             raise error
         if isinstance(error, ConnectionRefused) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
             raise ConnectionRefused(f"{error}; is the server running?") from error
