@@ -14,6 +14,7 @@ _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 _WARC = re.compile(r"WARC/(?:1\.[01]|0\.1[78])", re.IGNORECASE)
 _HTTP = re.compile(r"HTTP/[0-9]+(?:\.[0-9])?|(?:HTTP|ICY)(?=\s+[0-9]{3})", re.IGNORECASE)
 """Protocols of responses; archives have more than two versions."""
+_LONGEST_PROTOCOL = 20
 _ARC_FIELDS = ("uri", "ip-address", "archive-date", "content-type", "length")
 _ARC_MIDDLE = re.compile(
     r"(?<![ \t])[ \t]+([0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*|-)[ \t]+"
@@ -73,10 +74,14 @@ def parse_arc_head(data: bytes) -> Head:
 
 
 def _parse(data: bytes, start: int, end: int, protocol: re.Pattern[str]) -> Head:
-    """Parse a status line and headers. A line of blanks ends them; lines without a colon are left out."""
+    """Parse a status line and headers. A line of blanks ends them; lines without a colon are left out.
+
+    A line of blanks at the start is a head without them, unless a status line follows, as browsers accept.
+    """
     first = data.find(b"\n", start, end) + 1 or end
     if not data[start : min(first, start + _MAX_BYTES)].strip():
-        return Head("", (), first)
+        follows = protocol.match(data[first : min(first + _LONGEST_PROTOCOL, end)].decode("latin-1"))
+        return _parse(data, first, end, protocol) if follows else Head("", (), first)
     content = _head_end(data, start, end, _BLANK_LINE)
     status_line, *lines = _lines(data[start:content])
     matched = protocol.match(status_line)
@@ -88,7 +93,7 @@ def _parse(data: bytes, start: int, end: int, protocol: re.Pattern[str]) -> Head
         if line.startswith((" ", "\t")):
             if continues:
                 name, value = headers[-1]
-                headers[-1] = name, value + line.rstrip()
+                headers[-1] = name, (value + line.rstrip()).lstrip()
             continue
         name, colon, value = line.partition(":")
         continues = bool(colon)
