@@ -85,12 +85,12 @@ def find_charset(data: bytes, syntax: Syntax, *, content_type: str = "", url: st
     for source, find in _DECLARATIONS[syntax].items():
         if found := find(data[:_PRESCANNED]):
             return DocumentCharset(found, source)
-    if found := similar_charset(content_type):
-        return DocumentCharset(found, HEADER)
     if found := _utf_16(data):
         return DocumentCharset(found, DETECTION)
     if _is_utf_8(data):
         return DocumentCharset(UTF_8, DETECTION)
+    if found := similar_charset(content_type):
+        return DocumentCharset(found, HEADER)
     if syntax in {Syntax.HTML, Syntax.XHTML} and (found := _meta(data[:_LATE_META])):
         return DocumentCharset(found, META)
     return DocumentCharset(_detected(data[:_DETECTED], url), DETECTION)

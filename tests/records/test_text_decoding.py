@@ -84,6 +84,7 @@ DECLARED = {
     "meta in XHTML of UTF-8": (
         *(b"<html xmlns='x'>" + KOI8 + RUSSIAN.encode(), "application/xhtml+xml", "utf-8", DETECTION),
     ),
+    "label of UTF-8 that browsers do not read": (RUSSIAN.encode(), f"{HTML} charset=utf-16", "utf-8", DETECTION),
     "XML with an html element": (
         b'<?xml version="1.0" encoding="koi8-r"?><html>' + RUSSIAN.encode("koi8-r"),
         *(XML, "koi8-r", XML_DECLARATION),
