@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.commoncrawl.crawls import ROBOTS, SUBSETS, CrawlWords
-from catalogue.errors import NotArchived, QueryError, SourceError
+from catalogue.errors import BadRecord, NotArchived, QueryError, SourceError
 from catalogue.find_captures import find_captures
 from catalogue.formatting import ReprMixin, clock, join_first, number, plural, printable
 from catalogue.get_page import get_page
@@ -165,8 +165,9 @@ def _archived_robots(session: Session, host: str, crawl: str) -> tuple[Page | No
     try:
         page = get_page(session, f"https://{host}/robots.txt", crawls=crawl)
         # Many hosts redirect files that they do not have to their home page.
-        return page if urlsplit(page.url).path == _ROBOTS_FILE else None, None
+        found, problem = (page, page.record.coding_error) if urlsplit(page.url).path == _ROBOTS_FILE else (None, None)
     except NotArchived:
         return None, None
-    except SourceError as error:
-        return None, f"the archived robots.txt cannot be read: {error}"
+    except (SourceError, BadRecord) as error:
+        found, problem = None, str(error)
+    return (None, f"the archived robots.txt cannot be read: {problem}") if problem else (found, None)

@@ -147,13 +147,14 @@ def inflate_blocks(
 ) -> Iterator[Block]:
     """Inflate the blocks that may have keys of the intervals, and compare them with the list.
 
-    ``body`` is what was read of a shard, which has ``total_size`` bytes, as its source states.
+    ``body`` is what was read of a shard, which has ``total_size`` bytes, as its source states; 0 if it does not.
 
     Raises:
         BadCdx: if a block is damaged, or not the one of the list; blocks before it were yielded.
     """
     last = read.blocks.stop - 1
-    if total_size < read.range.end or (blocks.ends_shard(last) and total_size != read.range.end):
+    is_end = blocks.ends_shard(last)
+    if total_size and (total_size < read.range.end or (is_end and total_size != read.range.end)):
         what = f"the shard has {total_size:,} bytes, and the list has a block that ends at {read.range.end:,}"
         raise block_error(read.path, read.range.start, what)
     if len(body) != len(read.range):

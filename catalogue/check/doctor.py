@@ -29,6 +29,7 @@ from catalogue.errors import (
     StoreError,
     UnknownCrawl,
     Unreachable,
+    WrongRange,
 )
 from catalogue.formatting import ReprMixin, duration, plural, size
 from catalogue.parquet.footer import USUAL_TAIL, decode_footer, footer_length, has_page_index, key_bounds
@@ -42,7 +43,7 @@ from catalogue.settings import COLLINFO_SOURCE, Settings, config_file, install_c
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response, is_strong
 from catalogue.source.open import credentials_from, environment_settings
-from catalogue.source.retry import PoliteSource
+from catalogue.source.retry import PoliteSource, explicit_tail
 from catalogue.store.database import Store
 from catalogue.store.locks import remote_kind
 from catalogue.store.stored_lists import manifests
@@ -222,21 +223,23 @@ class _Examination:
 
     def _fetch_tail(self, path: str) -> Response:
         """Fetch the end of a file, and save whether the host answers suffix ranges."""
+        answered = True
         try:
             tail = self._get(path, SuffixRange(USUAL_TAIL))
             self._add("suffix ranges", "honoured", "a footer takes one request")
-        except RangeIgnored:
+        except (RangeIgnored, WrongRange) as error:
+            answered = False
             try:
-                total = self._get(path, ByteRange(0, 1)).total_size
-                tail = self._get(path, ByteRange(max(0, total - USUAL_TAIL), total))
+                tail = explicit_tail(self._files, path, USUAL_TAIL)
             except RangeIgnored:
                 means = "index files are too large to be read completely: this source cannot be used"
                 self._add("ranges", "ignored: the source offers complete files", means)
                 raise
             means = "a footer takes two requests instead of one: 600 for the 300 files of a crawl"
-            self._add("suffix ranges", "ignored: the source offers the complete file", means)
-        if self._files.limiter.state.ignores_suffixes is self._files.honoured_suffixes:
-            self._files.limiter.note_suffixes(ignored=not self._files.honoured_suffixes)
+            seen = "ignored: the source offers the complete file" if type(error) is RangeIgnored else f"wrong: {error}"
+            self._add("suffix ranges", seen, means)
+        if self._files.limiter.state.ignores_suffixes is answered:
+            self._files.limiter.note_suffixes(ignored=not answered)
         return tail
 
     def _observe_version(self, path: str, tail: Response) -> None:

@@ -76,7 +76,10 @@ def fetch_record(session: Session, given: Capture | Mapping[str, Any]) -> Record
         if not capture.old_folder:
             raise
         body = session.source.get(f"{capture.old_folder}{capture.filename}", capture.range).body
-    return read_record(capture, body)
+    try:
+        return read_record(capture, body)
+    except BadRecord as error:
+        raise BadRecord(f"{capture.filename} at {capture.offset:,}: {error}") from error
 
 
 def estimate_fetch(session: Session, captures: SomeCaptures) -> FetchEstimate:

@@ -190,4 +190,4 @@ def _labels(parameters: str) -> Iterator[str]:
     for parameter in _PARAMETER.findall(parameters):
         name, _, value = parameter.strip().partition("=")
         if name.lower() == "charset" and value:
-            yield value.strip("\"' \t")
+            yield value.strip('" \t')

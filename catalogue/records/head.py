@@ -16,6 +16,7 @@ _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 WARC = re.compile(r"WARC/(?:1\.[01]|0\.1[78])", re.IGNORECASE)
 HTTP = re.compile(r"HTTP/[0-9]+(?:\.[0-9])?|(?:HTTP|ICY)(?=\s+[0-9]{3})", re.IGNORECASE)
 """Protocols of responses; archives have more than two versions."""
+_LONGEST_PROTOCOL = 20
 _ARC_FIELDS = ("uri", "ip-address", "archive-date", "content-type", "length")
 _ARC_MIDDLE = re.compile(
     r"(?<![ \t])[ \t]+([0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*|-)[ \t]+"
@@ -48,12 +49,15 @@ def parse_arc_head(data: bytes) -> Head:
 def parse_head(protocol: re.Pattern[str], data: bytes, start: int, end: int) -> Head:
     """Parse a status line and headers. A line of blanks ends them; lines without a colon are left out.
 
+    A line of blanks at the start is a head without them, unless a status line follows, as browsers accept.
+
     Raises:
         BadRecord: if ``data`` has no such head from ``start``, to ``end`` at most, or one that is too long.
     """
     first = data.find(b"\n", start, end) + 1 or end
     if not data[start : min(first, start + _MAX_BYTES)].strip():
-        return "", (), first
+        follows = protocol.match(data[first : min(first + _LONGEST_PROTOCOL, end)].decode("latin-1"))
+        return parse_head(protocol, data, first, end) if follows else ("", (), first)
     content = _head_end(data, start, end, _BLANK_LINE)
     status_line, *lines = _lines(data[start:content])
     matched = protocol.match(status_line)
@@ -65,7 +69,7 @@ def parse_head(protocol: re.Pattern[str], data: bytes, start: int, end: int) -> 
         if line.startswith((" ", "\t")):
             if continues:
                 name, value = headers[-1]
-                headers[-1] = name, value + line.rstrip()
+                headers[-1] = name, (value + line.rstrip()).lstrip()
             continue
         name, colon, value = line.partition(":")
         continues = bool(colon)

@@ -268,14 +268,16 @@ def _check(record: Record, block: memoryview | None) -> None:
 def _has_digest(content: bytes | memoryview, digest: str) -> bool:
     """Return whether content has a digest; unknown algorithms and values are accepted."""
     name, _, value = digest.rpartition(":")
-    expected = value.strip().rstrip("=").lower()
+    written = value.strip().rstrip("=")
+    expected = written.lower()
     algorithm = name.strip().lower().replace("-", "").replace("sha2256", "sha256")
     if not algorithm:  # some writers leave out its name
         algorithm = _ALGORITHM_BY_LENGTH.get(len(expected) if _HEX.fullmatch(expected) else 0, "sha1")
     if algorithm not in _ALGORITHMS or expected in _UNKNOWN:
         return True
     found = hashlib.new(algorithm, content, usedforsecurity=False).digest()
-    return expected == base64.b32encode(found).decode().rstrip("=").lower() or expected == found.hex()
+    base_32, base_64 = (encode(found).decode().rstrip("=") for encode in (base64.b32encode, base64.b64encode))
+    return expected in {found.hex(), base_32.lower()} or written == base_64
 
 
 def _date(headers: Iterable[tuple[str, str]], archive: str) -> str:

@@ -85,13 +85,13 @@ def find_charset(data: bytes, syntax: Syntax, *, content_type: str = "", url: st
     for source, find in _DECLARATIONS[syntax].items():
         if found := find(data[:_PRESCANNED]):
             return DocumentCharset(found, source)
-    if found := similar_charset(content_type):
-        return DocumentCharset(found, HEADER)
     if found := _utf_16(data):
         return DocumentCharset(found, DETECTION)
     if _is_utf_8(data):
         return DocumentCharset(UTF_8, DETECTION)
-    if META in _DECLARATIONS[syntax] and (found := _meta(data[:_LATE_META])):
+    if found := similar_charset(content_type):
+        return DocumentCharset(found, HEADER)
+    if syntax in {Syntax.HTML, Syntax.XHTML} and (found := _meta(data[:_LATE_META])):
         return DocumentCharset(found, META)
     return DocumentCharset(_detected(data[:_DETECTED], url), DETECTION)
 
@@ -155,11 +155,10 @@ def _readable(label: bytes | None) -> str | None:
 
 _Find = Callable[[bytes], str | None]
 _IN_HTML: dict[str, _Find] = {META: _meta, DECLARATION: _xml_declaration}
-_IN_XHTML: dict[str, _Find] = {DECLARATION: _xml_declaration, META: _meta}
 _IN_XML: dict[str, _Find] = {DECLARATION: _xml_declaration}
 _DECLARATIONS = {
     Syntax.HTML: _IN_HTML,
-    Syntax.XHTML: _IN_XHTML,
+    Syntax.XHTML: _IN_XML,  # browsers ignore its meta elements; one is used if the page is not UTF-8
     Syntax.RSS: _IN_XML,
     Syntax.ATOM: _IN_XML,
     Syntax.XML: _IN_XML,

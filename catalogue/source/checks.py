@@ -151,7 +151,7 @@ class Request:
                 return NotFound(f"{self.where} does not exist")
             case 412:
                 return FileChanged(f"{self.where} is another version than expected", refused=True)
-            case 200 | 400 | 416 | 500 if status in {200, 416} or isinstance(self.requested, SuffixRange):
+            case 200 | 400 | 416 | 500 | 501 if status in {200, 416} or isinstance(self.requested, SuffixRange):
                 return self._unsatisfiable(status, headers, message)
             case _ if 300 <= status < 400:  # noqa: PLR2004
                 location = without_secrets(headers.get("location", ""))

@@ -18,7 +18,7 @@ from catalogue.source.rate_limit import COMMON_CRAWL, ELSEWHERE, S3_COMMON_CRAWL
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 
 _ENVIRONMENT = (
-    *(name for proxy in ("http_proxy", "https_proxy", "all_proxy", "no_proxy") for name in (proxy, proxy.upper())),
+    *(name for proxy in ("http_proxy", "https_proxy", "no_proxy") for name in (proxy, proxy.upper())),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
 )

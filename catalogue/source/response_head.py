@@ -27,7 +27,7 @@ class HeadResponse(HTTPResponse):
     _connection: HTTPConnection
     version_string = "HTTP/1.1"
     fields: dict[str, str]
-    """The headers by lower-case name; repeated ones are joined (RFC 9110, section 5.3)."""
+    """The headers by lower-case name; different values of repeated ones are joined (RFC 9110, section 5.3)."""
 
     def begin(self) -> None:
         """Read the head.
@@ -85,7 +85,7 @@ def _fields(lines: IO[bytes]) -> dict[str, str]:
     for field in _FOLD.sub(" ", b"".join(head).decode("latin-1")).split("\n")[:-1]:
         name, _, value = field.partition(":")
         key, value = name.lower(), value.strip(" \t\r")
-        fields[key] = f"{fields[key]}, {value}" if key in fields else value
+        fields[key] = value if fields.get(key, value) == value else f"{fields[key]}, {value}"
     return fields
 
 

@@ -234,7 +234,7 @@ class PoliteSource:
         self, error: SourceError, path: str, requested: RequestedRange, attempts: int, same: int
     ) -> None:
         policy = self.limiter.policy
-        if same == _SAME_ATTEMPTS and isinstance(error, WrongRange):
+        if same == _SAME_ATTEMPTS and isinstance(error, WrongRange | WrongLength):
             raise error
         if isinstance(error, ConnectionRefused) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
             raise ConnectionRefused(f"{error}; is the server running?") from error
@@ -335,9 +335,9 @@ def get_tail(source: PoliteSource, path: str, length: int) -> Response:
         except WrongRange:  # some servers compute suffixes wrongly, of all files or of shorter ones
             pass
     try:
-        tail = _explicit(source, path, length, file_size)
+        tail = explicit_tail(source, path, length, file_size)
     except FileChanged:  # between the two requests
-        tail = _explicit(source, path, length)
+        tail = explicit_tail(source, path, length)
     if file_size is not None and file_size < length:  # some hosts refuse suffixes of shorter files only
         return tail
     # A host may ignore ranges of single files. It counts as ignoring suffixes only if it has honoured none, and has
@@ -347,7 +347,8 @@ def get_tail(source: PoliteSource, path: str, length: int) -> Response:
     return tail
 
 
-def _explicit(source: PoliteSource, path: str, length: int, file_size: int | None = None) -> Response:
+def explicit_tail(source: PoliteSource, path: str, length: int, file_size: int | None = None) -> Response:
+    """Return the same without a suffix range; a request for the first byte tells an unknown ``file_size``."""
     if file_size is None:
         first = source.get(path, ByteRange(0, 1))
         if not first.total_size:

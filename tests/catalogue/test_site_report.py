@@ -1,5 +1,7 @@
 """The report of a site: its counts are those of a scan, whatever is stored."""
 
+import gzip
+import re
 from pathlib import Path
 
 import duckdb
@@ -10,7 +12,10 @@ from catalogue import Catalogue, QueryError
 from catalogue.plan.plan import ReadPlan
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
+from tests.support.archives import HEAD, warc
+from tests.support.cdx_sources import Archived, write_source
 from tests.support.commands import Command
+from tests.support.crawls import CRAWL
 from tests.support.page_crawls import NEWER, write_crawl
 
 
@@ -64,6 +69,25 @@ def test_redirects_of_robots_txt_are_followed_to_robots_txt_alone(tmp_path: Path
         reports = [cat.site(f"{name}.example", crawl=NEWER) for name in ("one", "two", "three")]
     assert [report.robots.get("301") for report in reports] == [1, 1, 1]
     assert [report.robots_txt and report.robots_txt.url for report in reports] == [www.format("one"), None, None]
+
+
+@pytest.mark.parametrize(
+    ("head", "digest", "problem"),
+    [
+        (HEAD, "AA", r"robots\.warc\.gz at 0: its payload has not the digest"),
+        (HEAD.replace("\r\n", "\r\nContent-Encoding: compress\r\n", 1), "", "the content coding 'compress'"),
+    ],
+)
+def test_a_robots_txt_that_cannot_be_read_leaves_the_counts(
+    head: str, digest: str, problem: str, tmp_path: Path
+) -> None:
+    url, path = "https://one.example/robots.txt", f"crawl-data/{CRAWL}/segments/1/robotstxt/robots.warc.gz"
+    member = gzip.compress(warc(head=head, WARC_Target_URI=url, WARC_Payload_Digest=digest))
+    write_source(tmp_path, [Archived(member, url, path)])
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+        report = cat.site("one.example", crawl=CRAWL)
+    assert (report.robots, report.robots_txt, report.complete) == ({"200": 1}, None, False)
+    assert re.search(problem, "".join(report.missing))
 
 
 def test_cost_is_approved_before_anything_is_read(harvested: Catalogue, crawl: str) -> None:

@@ -99,10 +99,15 @@ def ignores_suffixes(request: Request) -> Fault | None:
     return Fault(Kind.WHOLE_FILE) if "bytes=-" in request.headers.get("range", "") else None
 
 
+def wrong_suffixes(request: Request) -> Fault | None:
+    return Fault(Kind.OTHER_RANGE) if "bytes=-" in request.headers.get("range", "") else None
+
+
 @pytest.mark.parametrize(
     ("script", "about", "seen", "means"),
     [
         (ignores_suffixes, "suffix ranges", "ignored", "two requests instead of one"),
+        (wrong_suffixes, "suffix ranges", "wrong: ", "two requests instead of one"),
         (always(Kind.WEAK_ETAG), "ETag", "weak", "are not cached"),
         (always(Kind.NO_ETAG), "ETag", "none", "by their size alone"),
         (lambda r: Fault(Kind.NOT_FOUND) if r.path == "collinfo.json" else None, "list of crawls", "not exist", "all"),

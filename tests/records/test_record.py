@@ -2,7 +2,7 @@
 
 import gzip
 import hashlib
-from base64 import b32encode
+from base64 import b32encode, b64encode
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,7 @@ def test_accepts_ends_of_every_writer(end: str) -> None:
         ("ICY 200 OK", 200),
         ("HTTP/1.1", None),
         ("HTTP/1.1 OK", None),
+        ("\r\nHTTP/1.1 200 OK", 200),
     ],
 )
 def test_accepts_unusual_status_lines(make: Any, line: str, status: int | None) -> None:
@@ -94,12 +95,19 @@ def test_rejects_records_that_are_not_responses(head: str) -> None:
 
 
 def test_reads_headers_as_servers_wrote_them() -> None:
-    lines = ["HTTP/1.1 200 OK", "Server : a", "no colon", "  continued", "X-Folded: b", "\tc", "X-Name: \xe9", "Empty:"]
+    folded = ["X-Folded: b", "\tc", "X-Later:", " d"]
+    lines = ["HTTP/1.1 200 OK", "Server : a", "no colon", "  continued", *folded, "X-Name: \xe9", "Empty:"]
     for encoding, end in (("latin-1", "\r\n"), ("utf-8", "\n"), ("latin-1", " \n")):
         head = end.join([*lines, "", ""]).encode(encoding)
         member = gzip.compress(warc(head + BODY, head="", WARC_Payload_Digest=""))
         record = read_record(capture(member, digest=None), member)
-        assert record.http_headers == (("Server", "a"), ("X-Folded", "b\tc"), ("X-Name", "\xe9"), ("Empty", ""))
+        assert record.http_headers == (
+            ("Server", "a"),
+            ("X-Folded", "b\tc"),
+            ("X-Later", "d"),
+            ("X-Name", "\xe9"),
+            ("Empty", ""),
+        )
         assert (record.http_head, record.body, record.status_line) == (head, BODY, "200 OK")
 
 
@@ -126,6 +134,7 @@ def test_checks_other_digests() -> None:
         f"SHA-256:{hashlib.sha256(BODY).hexdigest()}",
         f"sha2-512:{b32encode(hashlib.sha512(BODY).digest()).decode()}",
         f"md5:{hashlib.md5(BODY, usedforsecurity=False).hexdigest().upper()}",
+        f"sha256:{b64encode(hashlib.sha256(BODY).digest()).decode()}",
     ):
         member = gzip.compress(warc(WARC_Payload_Digest=reported, WARC_Block_Digest=f"sha1:{digest(block)}"))
         assert read_record(capture(member), member).body == BODY

@@ -39,6 +39,7 @@ BY_META = {
     "empty label in content": (
         *("", "cp1251", b"<meta http-equiv=content-type content='charset=; charset=koi8-r'>" + CP1251),
     ),
+    "label in single quotes before meta": ("; charset='cp1251'", "koi8-r", KOI8),
     "another parameter": ("; xcharset=utf-8", "koi8-r", KOI8),
     "http-equiv": ("", "koi8-r", b'<meta content="text/html; charset = koi8-r" HTTP-EQUIV=content-type>'),
     "content without http-equiv": ("", "cp1251", b'<meta content="text/html; charset=koi8-r">' + CP1251),
@@ -79,6 +80,11 @@ DECLARED = {
         b'<?xml version="1.0" encoding="koi8-r"?><html><meta charset="cp1251"/>' + RUSSIAN.encode("koi8-r"),
         *("application/xhtml+xml", "koi8-r", XML_DECLARATION),
     ),
+    "meta in XHTML": (b"<html xmlns='x'>" + KOI8 + RUSSIAN.encode("koi8-r"), "application/xhtml+xml", "koi8-r", META),
+    "meta in XHTML of UTF-8": (
+        *(b"<html xmlns='x'>" + KOI8 + RUSSIAN.encode(), "application/xhtml+xml", "utf-8", DETECTION),
+    ),
+    "label of UTF-8 that browsers do not read": (RUSSIAN.encode(), f"{HTML} charset=utf-16", "utf-8", DETECTION),
     "XML with an html element": (
         b'<?xml version="1.0" encoding="koi8-r"?><html>' + RUSSIAN.encode("koi8-r"),
         *(XML, "koi8-r", XML_DECLARATION),

@@ -223,6 +223,11 @@ def test_recognizes_pages_in_short_ranges() -> None:
         read(request(ByteRange(0, 8)), 206, headers, Body(b"<!DOCTYP"))
 
 
+@pytest.mark.parametrize("status", [400, 416, 501])
+def test_refused_suffixes_are_ignored_ranges(status: int) -> None:
+    assert type(request(SuffixRange(10)).refuse(status, {}, "")) is RangeIgnored
+
+
 def test_gzip_files_may_be_named_as_gzip() -> None:
     headers = right(content_encoding="gzip")
     assert Request(f"{WHERE}.gz", BOUNDED, None).read(206, headers, Body(b"x" * 10)).body == b"x" * 10

@@ -52,6 +52,7 @@ def response(*fields: str, status: str = "HTTP/1.1 206 Partial Content", end: st
         response("no colon", "Content-Range : bytes 5-6/7", "X: \xe9", *FIELDS),
         response(*FIELDS, *(f"X-{number}: {number}" for number in range(97))),
         response("X: 1", status="HTTP/1.1 103 Early Hints") + response(*FIELDS),
+        response(*FIELDS, *FIELDS),
     ],
 )
 def test_reads_heads_of_unusual_servers(head: bytes) -> None:

@@ -89,7 +89,7 @@ def test_retries_temporary_errors(error: CatalogueError, waits: list[float]) -> 
     ("error", "requests", "waits"),
     [
         *((kind("x"), 1, []) for kind in PERMANENT),
-        (WrongRange("x"), 3, [0.5]),
+        *((kind("x"), 3, [0.5]) for kind in (WrongRange, WrongLength)),
         *((kind("x"), 12, [0.5, 1, 2, 4, 8, *[10] * 5]) for kind in (Unreachable, UnexpectedHtml)),
         (RangeIgnored("x"), 4, [0.5, 1]),
         (Throttled("x"), 12, [11.25, 22.5, 45, 90, 180, *[300] * 6]),
@@ -213,7 +213,7 @@ def test_limits_requests_for_a_file_whose_ranges_are_ignored(policy: Policy, req
         with pytest.raises(RangeIgnored):
             source.get("x", requested)
         assert source.requests - before == most
-    source = source_of(RangeIgnored("x"), WrongRange("x"), WrongLength("x"), GOOD, policy=policy)
+    source = source_of(RangeIgnored("x"), WrongRange("x"), WrongLength("y"), GOOD, policy=policy)
     assert source.get("x", BOUNDED) is GOOD
     assert not source.honoured_suffixes
     assert source_of(GOOD).get("x", SUFFIX) is GOOD

@@ -130,6 +130,7 @@ def test_verbose_shows_settings_of_the_environment(command: Command) -> None:
             *("crawls", "-v", "--source", "http://data.example/a"),
             http_proxy=f"http://me:{MARK}-of-the-proxy@{place}",
             no_proxy="direct.example",
+            all_proxy="http://not-read.example",
             AWS_ENDPOINT_URL=f"http://127.0.0.1:9/?X-Amz-Signature={MARK}",
         )
         exchange, *_ = proxy.log  # the list of crawls, then manifests
