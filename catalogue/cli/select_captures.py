@@ -155,8 +155,8 @@ def report_rows(
     found: "Captures",
 ) -> None:
     written = f"; written to {path}" if path else ""
-    more = {True: "; there are more, beyond --limit", None: "; there may be more, beyond --limit", False: ""}
-    options.say(f"{_summary(options, catalogue, parameters, rows)}{written}{more[found.more if rows else False]}")
+    more = "; there may be more, beyond --limit" if rows and found.more else ""
+    options.say(f"{_summary(options, catalogue, parameters, rows)}{written}{more}")
     if rows or parameters["limit"] == 0:
         return
     if options.table is None and selection_of(catalogue, parameters).subsets == SUBSETS[:1]:
