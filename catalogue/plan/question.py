@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from catalogue.commoncrawl.crawls import CDX
-from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, QueryError
+from catalogue.errors import CatalogueError, FileChanged, Forbidden, FormatError, NotFound, QueryError
 from catalogue.formatting import plural, size
 from catalogue.plan.cdx_index import BlockLists, CdxIndex
 from catalogue.plan.columnar_index import ColumnarIndex
@@ -68,7 +68,7 @@ def _plan_by_cdx(indexes: CrawlIndexes, cdx: CdxIndex, query: ResolvedQuery) -> 
     columnar = indexes.columnar
     try:
         return cdx.plan(query)
-    except (QueryError, FormatError, NotFound, FileChanged) as error:
+    except (QueryError, FormatError, NotFound, Forbidden, FileChanged) as error:
         if columnar is None and isinstance(error, NotFound):
             raise cdx.no_index(query, error) from error
         if columnar is None or (isinstance(error, QueryError) and columnar.scope.missing):

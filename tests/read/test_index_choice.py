@@ -27,7 +27,7 @@ from tests.read.test_cdx_answers import comparable
 from tests.support.amounts import COMPLETE, EXAMPLES, in_soak
 from tests.support.block_lists import CRAWL, write_list
 from tests.support.commands import Command
-from tests.support.faults import FaultServer
+from tests.support.faults import FaultServer, Kind, only
 
 READ = [*COLUMNS, "crawl", "subset"]
 
@@ -240,6 +240,24 @@ def test_damaged_lists_leave_the_answer_to_the_columnar_index(
     refused = asks("query", "*", "--crawl", crawl, "--index", "cdx", "--count")
     assert (refused.status, refused.out) == (1, "")
     assert "is not a line of a list of blocks" in refused.err
+
+
+def test_a_refused_list_leaves_the_answer_to_the_columnar_index(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    """S3 refuses missing files to clients that may not list."""
+    crawl = crawls[0]
+    with FaultServer(whole_mirror, script=only(list_path(crawl), Kind.DENIED)) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        assert asks("harvest", "--crawl", crawl).status == 0
+        ran = asks("query", "*.com", "--subset", "all", "--crawl", crawl, "--count")
+        page = Command(tmp_path / "empty", server.url, tmp_path)("get", "no.such.host", "--crawl", ",".join(crawls[:2]))
+    assert ran.status == 1
+    assert int(ran.out) > 0
+    assert f"the CDX index of {crawl} cannot be used, so the columnar index answers" in ran.err
+    assert "the answer may be incomplete" in ran.err
+    assert page.status == 1
+    assert "the search is incomplete" in page.err
 
 
 @in_soak
