@@ -311,6 +311,8 @@ class CdxIndex:
 
     def _blocks(self, query: ResolvedQuery) -> Iterator[PlannedBlocks]:
         search, intervals = self._lists.get(self.crawl), query.intervals
+        if not len(intervals):
+            return
         assert search is not None  # noqa: S101 - everything needed of it is known
         runs: list[_IntervalRun] = []
         at = 0
