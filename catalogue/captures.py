@@ -108,7 +108,7 @@ class Captures(ReprMixin):
     @property
     def plan(self) -> ReadPlan:
         """What is read, and its cost; an estimate while page indexes are missing."""
-        if self._plan is None:
+        if self._plan is None or self.question.is_outdated(self._plan):
             self._plan = self.question.plan(counts=self._counts)
         return self._plan
 

@@ -155,6 +155,10 @@ class Question:
         # A limit may end the read early.
         return self._divided(plan) if plan.blocks and not query.stops_early else plan
 
+    def is_outdated(self, plan: ReadPlan) -> bool:
+        """Return whether the CDX index of a crawl has failed since, such as in a count of the same query."""
+        return any(each.index == CDX and self.indexes(each.crawl).refusal for each in plan.crawls)
+
     def _divided(self, plan: ReadPlan) -> ReadPlan:
         """Divide reads of blocks for the shortest time."""
         most = self.cost.quickest(sum(len(read.range) for each in plan.blocks for read in each.reads))

@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -15,6 +15,7 @@ import pytest
 import catalogue
 from benchmarks.cluster import make_list
 from catalogue import Catalogue
+from catalogue.captures import Captures
 from catalogue.cdx.cluster import index_folder, list_path
 from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
@@ -258,6 +259,21 @@ def test_a_refused_list_leaves_the_answer_to_the_columnar_index(
     assert "the answer may be incomplete" in ran.err
     assert page.status == 1
     assert "the search is incomplete" in page.err
+
+
+@pytest.mark.parametrize("read", [Captures.count, Captures.count_by_crawl, Captures.head, pa.table])
+def test_answers_are_incomplete_after_the_cdx_index_has_failed(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path, read: Callable[[Captures], object]
+) -> None:
+    copytree(whole_mirror, tmp_path / "mirror")
+    (tmp_path / "mirror" / list_path(crawls[0])).unlink()
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path / "mirror"))) as cat:
+        cat.harvest(crawls[0])
+        found = cat.captures("*.com", crawls=crawls[0], subsets="all")
+        assert found.complete  # as the CDX index would be
+        with pytest.warns(IncompleteAnswer):
+            read(found)
+        assert not found.complete
 
 
 @in_soak
