@@ -65,8 +65,6 @@ class Captures(ReprMixin):
         """Rows that the plan counted by an invalid index, and that were read instead."""
         self._plan: ReadPlan | None = None
         self._length: int | None = None
-        self._cut = False
-        """Whether rows beyond the limit were read."""
         self._agree: Callable[[ReadPlan], None] = lambda _: None
         self._meter: Callable[[], None] = lambda: None
 
@@ -110,7 +108,7 @@ class Captures(ReprMixin):
     @property
     def plan(self) -> ReadPlan:
         """What is read, and its cost; an estimate while page indexes are missing."""
-        if self._plan is None:
+        if self._plan is None or self.question.is_outdated(self._plan):
             self._plan = self.question.plan(counts=self._counts)
         return self._plan
 
@@ -172,12 +170,10 @@ class Captures(ReprMixin):
         return self.plan
 
     @property
-    def more(self) -> bool | None:
-        """Whether more rows match than a limit allows, after the rows were read; None if that is not known."""
+    def more(self) -> bool:
+        """Whether more rows may match than a limit allows, after the rows were read: whether it was reached."""
         limit = self._distinct.limit if self._distinct else self.question.query.limit
-        if limit is None or self._length != limit:
-            return False
-        return self._cut or None
+        return limit is not None and self._length == limit
 
     @property
     def distinct(self) -> bool:
@@ -215,7 +211,6 @@ class Captures(ReprMixin):
     def _with(self, question: Question) -> "Captures":
         other = copy(self)
         other.question, other._plan, other._length, other._uncounted = question, None, None, Counter()  # noqa: SLF001 - of this class
-        other._cut = False  # noqa: SLF001 - of this class
         return other
 
     def batches(
@@ -227,7 +222,7 @@ class Captures(ReprMixin):
             warn: whether to warn if rows may be missing.
             report: is called after each row group.
         """
-        length, self._cut = 0, False
+        length = 0
         with closing(self._found(report or (lambda _: None), warn=warn)) as found:
             for batch in self._distinct.of(found, self._query_schema) if self._distinct else found:
                 length += batch.num_rows
@@ -247,7 +242,6 @@ class Captures(ReprMixin):
                 for batch in batches:
                     left -= batch.num_rows
                     yield batch
-            self._cut = self._cut or part._cut  # noqa: SLF001 - of this class
             plans += part.plan.crawls
             read, step = read + step, 2 * step
         self._plan = ReadPlan.of(question.query, question.cost, plans, question.unlisted)
@@ -274,10 +268,7 @@ class Captures(ReprMixin):
             if plan.query.stops_early:
                 self._meter()
 
-        def cut() -> None:
-            self._cut = True
-
-        events = ReadEvents(self._session.notify, self._uncount, done, cut, self.question.note_version)
+        events = ReadEvents(self._session.notify, self._uncount, done, self.question.note_version)
         workers = self._workers
         try:
             if workers:

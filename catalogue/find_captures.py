@@ -89,6 +89,7 @@ def crawl_indexes(
                 shown.row_groups(crawl, subsets),
                 shown.missing(crawl, subsets),
                 values=partial(shown.values, crawl),
+                by_footers=partial(shown.files, crawl, subsets, query, by_footers=True),
             )
             columnar = ColumnarIndex(scope, page_indexes, reading, cost)
         if index != COLUMNAR and not uncovered:

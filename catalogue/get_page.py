@@ -7,7 +7,7 @@ from math import inf
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.commoncrawl.crawls import SUBSETS, CrawlWords, newest_first
 from catalogue.commoncrawl.manifests import Crawl
-from catalogue.errors import BadRecord, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
+from catalogue.errors import BadRecord, Forbidden, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable, several
 from catalogue.output.fetch_captures import fetch_record
@@ -262,7 +262,7 @@ class _Search:
                 self.check(found.fetch_indexes(), crawl, only_exact=only_exact)
             rows = found.to_arrow().to_pylist()
             self.index_files.update(dict.fromkeys(found.plan.index_files))
-        except (NotFound, NotHarvested) as error:  # some crawls have no index
+        except (NotFound, Forbidden, NotHarvested) as error:  # some crawls have no index
             if len(self.crawls) == 1:
                 raise
             self.notes[str(error)] = None

@@ -82,7 +82,7 @@ class Sample(ReprMixin):
             raise QueryError(
                 "a sample needs the columnar index of all crawls of the query; harvest them, or name others"
             )
-        files = [file for each in indexes for file in each.scope.candidates]
+        files = [file for each in indexes for file in each.scope.by_footers()]
         if query.limit is not None or query.ordered or captures.distinct:
             raise QueryError(
                 "a sample is drawn from all captures, without an order; leave out limit, ordered, unique and latest"

@@ -147,8 +147,8 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
 
 def report_rows(options: "Common", parameters: dict[str, Any], rows: int, path: Path | None, found: "Captures") -> None:
     written = f"; written to {path}" if path else ""
-    more = {True: "; there are more, beyond --limit", None: "; there may be more, beyond --limit", False: ""}
-    options.say(f"{_summary(options, rows, found)}{written}{more[found.more if rows else False]}")
+    more = "; there may be more, beyond --limit" if rows and found.more else ""
+    options.say(f"{_summary(options, rows, found)}{written}{more}")
     if rows or parameters["limit"] == 0:
         return
     if options.table is None and found.question.subsets == SUBSETS[:1]:

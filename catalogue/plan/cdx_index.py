@@ -25,6 +25,7 @@ from catalogue.commoncrawl.crawls import CDX, has_columnar_index, newest_first, 
 from catalogue.errors import (
     CatalogueError,
     FileChanged,
+    Forbidden,
     FormatError,
     NotFound,
     NotHarvested,
@@ -253,7 +254,7 @@ class CdxIndex:
             NotHarvested: if an interval has so many blocks that the columnar index must answer.
             BadCdx: if the list of blocks is invalid.
             FileChanged: if it was replaced while it was searched.
-            NotFound: if it does not exist.
+            NotFound, Forbidden: if it does not exist, or is refused.
         """
         if self._failure:
             failure, self._failure = self._failure, None
@@ -310,6 +311,8 @@ class CdxIndex:
 
     def _blocks(self, query: ResolvedQuery) -> Iterator[PlannedBlocks]:
         search, intervals = self._lists.get(self.crawl), query.intervals
+        if not len(intervals):
+            return
         assert search is not None  # noqa: S101 - everything needed of it is known
         runs: list[_IntervalRun] = []
         at = 0
@@ -357,7 +360,7 @@ class CdxIndex:
                 if place and len(place) > _MOST_LISTED:
                     raise self._too_many(query, f"{size(len(place))} of lines")
                 search.find(interval)
-        except (QueryError, FormatError, NotFound, FileChanged) as error:
+        except (QueryError, FormatError, NotFound, Forbidden, FileChanged) as error:
             self._failure = error
             if isinstance(error, FileChanged):
                 self._lists.drop(self.crawl)  # the next query searches the new version

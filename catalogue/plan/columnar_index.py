@@ -77,6 +77,8 @@ class Scope:
     """Drawn rows by path and row group; None for all."""
     values: Callable[[Container[str]], CrawlValues | None] = field(default=_no_values, compare=False)
     """It returns the stored values of some columns."""
+    by_footers: Callable[[], Sequence[FileMetadata]] = field(default=tuple, compare=False)
+    """It returns files that may match by their footers alone, so that samples are drawn from the same row groups."""
 
     def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "Scope":
         """Keep the files and row groups with drawn rows."""

@@ -92,7 +92,13 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
         place: (file, parts)
         for file, group in left
         if (place := (file.path, group.ordinal)) not in fetched
-        if (parts := [*_missing(group, untyped if is_untyped(group) else typed, known.get(place, frozenset()))])
+        if (
+            parts := [
+                *_missing(
+                    group, untyped if is_untyped(file.file.crawl, group) else typed, known.get(place, frozenset())
+                )
+            ]
+        )
     }
     requests: list[PlannedRequest] = []
     unknown = [*_requests(missing.values(), cost)] if len(missing) >= FEW else []

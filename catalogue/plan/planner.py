@@ -59,7 +59,7 @@ def plan_files(
     by_file: dict[str, tuple[FileMetadata, list[PlannedRowGroup], list[Part]]] = {}
     awaited = []
     for choice in choices:
-        group = _plan_row_group(choice, query.of(untyped=is_untyped(choice.group)), odds, cost)
+        group = _plan_row_group(choice, query.of(untyped=is_untyped(crawl, choice.group)), odds, cost)
         _, groups, index_parts = by_file.setdefault(choice.metadata.path, (choice.metadata, [], []))
         if isinstance(group, PlannedRowGroup):
             groups.append(group)
@@ -103,7 +103,7 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool)
     for file in files:
         found: list[Choice] = []
         for group in file.footer.row_groups:
-            planned = query.of(untyped=is_untyped(group))
+            planned = query.of(untyped=is_untyped(file.file.crawl, group))
             if not might_match(planned, group):
                 continue
             choice = choose(planned, file, group, rare=rare)
@@ -266,7 +266,7 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
         bounded=choice.bounded,
         counted=choice.counted,
         drawn=None if choice.metadata.drawn is None else choice.metadata.drawn[choice.group.ordinal],
-        untyped=is_untyped(choice.group),
+        untyped=is_untyped(choice.metadata.file.crawl, choice.group),
         needed=selected if is_rare else 1.0,
     )
 

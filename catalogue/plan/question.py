@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from catalogue.commoncrawl.crawls import CDX
-from catalogue.errors import CatalogueError, FileChanged, FormatError, NotFound, QueryError
+from catalogue.errors import CatalogueError, FileChanged, Forbidden, FormatError, NotFound, QueryError
 from catalogue.formatting import plural, size
 from catalogue.plan.cdx_index import BlockLists, CdxIndex
 from catalogue.plan.columnar_index import ColumnarIndex
@@ -68,7 +68,7 @@ def _plan_by_cdx(indexes: CrawlIndexes, cdx: CdxIndex, query: ResolvedQuery) -> 
     columnar = indexes.columnar
     try:
         return cdx.plan(query)
-    except (QueryError, FormatError, NotFound, FileChanged) as error:
+    except (QueryError, FormatError, NotFound, Forbidden, FileChanged) as error:
         if columnar is None and isinstance(error, NotFound):
             raise cdx.no_index(query, error) from error
         if columnar is None or (isinstance(error, QueryError) and columnar.scope.missing):
@@ -155,6 +155,10 @@ class Question:
         plan = ReadPlan.of(query, self.cost, plans, self.unlisted)
         # A limit may end the read early.
         return self._divided(plan) if plan.blocks and not query.stops_early else plan
+
+    def is_outdated(self, plan: ReadPlan) -> bool:
+        """Return whether the CDX index of a crawl has failed since, such as in a count of the same query."""
+        return any(each.index == CDX and self.indexes(each.crawl).refusal for each in plan.crawls)
 
     def _divided(self, plan: ReadPlan) -> ReadPlan:
         """Divide reads of blocks for the shortest time."""

@@ -22,6 +22,9 @@ from catalogue.surt import EVERYTHING
 _STATUS, _MEDIA_TYPE, _UNKNOWN_TYPE = "fetch_status", "content_mime_type", "unk"
 _NO_SCHEMA = pa.schema([])
 
+ALL_TYPED = "CC-MAIN-2018-39"
+"""The first crawl with languages, which are newer than detected media types: its captures lack them only by chance."""
+
 DRAWN_ORDER = "__drawn_order"
 """Column with the place of a row in the random order of a sample."""
 
@@ -76,7 +79,7 @@ class ResolvedQuery:
     columns: tuple[str, ...] = CDX_COLUMNS
     where: Where | None = None
     where_untyped: Where | None = None
-    """The condition for row groups without detected media types."""
+    """The condition for row groups and blocks of old crawls without detected media types."""
     from_ms: int | None = None
     """Milliseconds since 1970 UTC."""
     to_ms: int | None = None
@@ -160,7 +163,10 @@ class ResolvedQuery:
         return self.limit is not None and not self.ordered
 
 
-def is_untyped(group: RowGroup) -> bool:
+def is_untyped(crawl: str, group: RowGroup) -> bool:
+    """Return whether a row group has no detected media types, and its crawl may lack them."""
+    if crawl >= ALL_TYPED:
+        return False
     chunk = group.chunks.get("content_mime_detected")
     return chunk is None or chunk.null_count == chunk.num_values
 

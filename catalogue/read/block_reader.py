@@ -18,7 +18,7 @@ from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.key_intervals import ALL_KEYS, KeyIntervals
-from catalogue.query.resolved_query import Matching, Residual
+from catalogue.query.resolved_query import ALL_TYPED, Matching, Residual
 from catalogue.read.key_order import Piece
 from catalogue.read.prefetch import in_flight
 from catalogue.read.streams import ReadEvents
@@ -27,9 +27,6 @@ from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Response, Source, differ
 from catalogue.source.parallel import map_in_order
 from catalogue.surt import END
-
-_ALL_TYPED = "CC-MAIN-2018-39"
-"""The first crawl with languages, which are newer than detected media types: its blocks lack them only by chance."""
 
 
 class BlockRequest(NamedTuple):
@@ -141,7 +138,7 @@ def _matching(
         found = list(block.find(planned.intervals))
         if found:
             rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
-            typed = planned.crawl >= _ALL_TYPED or block.has_detected_types
+            typed = planned.crawl >= ALL_TYPED or block.has_detected_types
             matching, _ = residuals[not typed].keep(rows)
             if {*SUBSETS}.difference(planned.subsets):
                 matching = matching.filter(pc.is_in(matching.column("subset"), value_set=subsets))

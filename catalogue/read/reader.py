@@ -62,19 +62,17 @@ def read(
             from catalogue.read.block_reader import block_pieces
 
             blocks = stack.enter_context(closing(block_pieces(plan, source, executor, matching, events)))
-        for rows in limited(result_of(plan, columnar, blocks), plan.query.limit, events):
+        for rows in limited(result_of(plan, columnar, blocks), plan.query.limit):
             yield from batches_of(rows.select(plan.schema.names))
 
 
-def limited(tables: Iterable[pa.Table], limit: int | None, events: ReadEvents) -> Iterator[pa.Table]:
+def limited(tables: Iterable[pa.Table], limit: int | None) -> Iterator[pa.Table]:
     """Yield the rows up to a limit; ``tables`` is not read further than necessary."""
     if limit is None:
         yield from tables
         return
     for rows in tables:
         yield rows.slice(0, limit)
-        if rows.num_rows > limit:
-            events.cut()
         limit -= rows.num_rows
         if limit <= 0:
             return

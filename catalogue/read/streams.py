@@ -68,7 +68,5 @@ class ReadEvents:
     """Called with a crawl and rows that were wrongly counted by an invalid index; they are read instead."""
     done: Callable[[], None] = lambda: None
     """Called after each row group, and after each request for blocks."""
-    cut: Callable[[], None] = lambda: None
-    """Called if rows beyond the limit were read."""
     note_version: Callable[[str, str, FileVersion | None], None] = lambda _crawl, _path, _version: None
     """Called with crawl, path and version of each file with blocks; with None if it is not the expected version."""

@@ -14,7 +14,7 @@ from catalogue.commoncrawl.manifests import IndexFile
 from catalogue.errors import StoreLocked
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.parquet.column_chunk import LazyChunks, decode_chunks
-from catalogue.parquet.model import SIGNED, Column, ColumnChunk, Footer, RowGroup
+from catalogue.parquet.model import SIGNED, UNSIGNED, Column, ColumnChunk, Footer, RowGroup
 from catalogue.parquet.page_index import Indexes
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.random_order import DrawnRows
@@ -159,20 +159,33 @@ class CrawlTable:
         return of, group
 
     def files(
-        self, subset: str, intervals: KeyIntervals, may_match: Callable[[dict[str, Any]], bool] = bool
+        self,
+        subset: str,
+        intervals: KeyIntervals,
+        may_match: Callable[[dict[str, Any]], bool] = bool,
+        *,
+        by_footers: bool = False,
     ) -> list[FileMetadata]:
-        """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path."""
+        """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path.
+
+        ``by_footers`` uses no bounds that were found in page indexes or by a backfill.
+        """
         parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
         # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
         signed = any(self._table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
         files: dict[str, list[_Row]] = {}
         for number in parts:
             part = self._table.parts[number]
+            places: list[int] = []
+            if by_footers:
+                origins = self._flat(number).column("bounds_from").to_pylist()
+                places += [row for row, origin in enumerate(origins) if origin not in {UNSIGNED, SIGNED}]
             is_open = part.unbounded or (part.signed and signed)
             if is_open or intervals.overlap(part.least.encode(), part.greatest.encode()):
-                for row in self._rows(number, self._places(number, intervals, signed=signed)):
-                    if row[0]["row_group"] is not None and may_match(row[0]):
-                        files.setdefault(row[0]["path"], []).append(row)
+                places += self._places(number, intervals, signed=signed)
+            for row in self._rows(number, sorted({*places})):
+                if row[0]["row_group"] is not None and may_match(row[0]):
+                    files.setdefault(row[0]["path"], []).append(row)
         return [self._file(files[path]) for path in sorted(files)]
 
     def _file(self, rows: Sequence[_Row]) -> FileMetadata:

@@ -244,16 +244,22 @@ class StoredCrawls:
         return tuple(found)
 
     def files(
-        self, crawl: str, subsets: Sequence[str] = (), query: "ResolvedQuery | None" = None
+        self,
+        crawl: str,
+        subsets: Sequence[str] = (),
+        query: "ResolvedQuery | None" = None,
+        *,
+        by_footers: bool = False,
     ) -> "list[FileMetadata]":
-        """Return files with row groups that may match, by path; all without a query."""
+        """Return files with row groups that may match, by path; all without a query; see ``CrawlTable.files``."""
         from catalogue.query.key_intervals import ALL_KEYS
 
         if (table := self.table(crawl)) is None:
             return []
         intervals = query.intervals if query else ALL_KEYS
         may_match = self._may_match(crawl, query)
-        found = (table.files(subset, intervals, may_match) for subset in self._chosen(crawl, subsets))
+        chosen = self._chosen(crawl, subsets)
+        found = (table.files(subset, intervals, may_match, by_footers=by_footers) for subset in chosen)
         return sorted((file for files in found for file in files), key=lambda file: file.path)
 
     def _may_match(self, crawl: str, query: "ResolvedQuery | None") -> Callable[[dict[str, Any]], bool]:

@@ -50,11 +50,11 @@ def test_messages_name_arguments(harvested: Catalogue, crawl: str) -> None:
         harvested.captures("example.com/page", crawls=crawl, exact_url=True)
 
 
-def test_says_whether_a_limit_left_out_rows(harvested: Catalogue, crawl: str) -> None:
+def test_says_whether_a_limit_was_reached(harvested: Catalogue, crawl: str) -> None:
     every = harvested.captures("example.com/*", crawls=crawl)
     count = len(every.to_arrow())
     assert every.more is False
-    for limit, more in ((1, True), (count, None), (count + 1, False)):
+    for limit, more in ((1, True), (count, True), (count + 1, False)):
         found = harvested.captures("example.com/*", crawls=crawl, limit=limit)
         assert len(found.to_arrow()) == min(limit, count)
         assert found.more is more

@@ -29,7 +29,7 @@ from catalogue.surt import parse_pattern
 from tests.read.test_answers import random_patterns
 from tests.support.amounts import EXAMPLES, in_part, in_soak
 from tests.support.commands import Command
-from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.crawls import BARE, CRAWL, bare_crawl, crawl_of, harvest_footers, table
 from tests.support.mirrors import read_footer
 
 COLUMNS = ["url_surtkey", "url", "fetch_status", "warc_filename", "warc_record_offset"]
@@ -126,6 +126,19 @@ def test_does_not_depend_on_stored_page_indexes(
             for each in (taught, harvested)
         )
         assert one == other
+
+
+def test_does_not_depend_on_bounds_that_a_backfill_found(tmp_path: Path, settings: Settings) -> None:
+    settings = replace(settings, source=str(bare_crawl(tmp_path / "mirror")))
+    samples = []
+    for _ in range(2):
+        with catalogue.open(tmp_path / "data", settings=settings) as cat:
+            harvest_footers(cat, BARE)
+            samples.append(cat.sample(cat.captures("example.com/1/*", columns="url"), 5, seed=3).to_arrow())
+            cat.backfill().run()
+            assert not cat.backfill().gaps
+    assert samples[0].num_rows == 5
+    assert samples[0] == samples[1]
 
 
 @in_part(2)

@@ -99,7 +99,7 @@ def test_order_of_subsets_does_not_depend_on_the_order_in_the_query(columnar: Ca
 
 
 def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_path: Path) -> None:
-    """A block of one line may have no detected type in any crawl."""
+    """A block of one line, or a row group of one row, may have no detected type in any crawl."""
     folder, keys = tmp_path / "mirror", [f"com,example)/{number}" for number in range(4)]
     all_detected = pa.array(["application/pdf", None, "text/html", None], pa.string())
     for crawl, detected in {"CC-MAIN-2014-10": pa.nulls(4, pa.string()), "CC-MAIN-2022-33": all_detected}.items():
@@ -112,7 +112,7 @@ def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_pa
             warc_record_offset=pa.array(range(4), pa.int64()),
             warc_record_length=pa.array(range(4), pa.int64()),
         )
-        crawl_of(folder, rows, crawl=crawl)
+        crawl_of(folder, rows, crawl=crawl, row_group_size=1)
         (batch,) = rows.to_batches()
         index = make_index(crawl, lines_of(batch), lines_a_block=1)
         write_index(folder, index)

@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -15,6 +15,7 @@ import pytest
 import catalogue
 from benchmarks.cluster import make_list
 from catalogue import Catalogue
+from catalogue.captures import Captures
 from catalogue.cdx.cluster import index_folder, list_path
 from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
@@ -27,7 +28,7 @@ from tests.read.test_cdx_answers import comparable
 from tests.support.amounts import COMPLETE, EXAMPLES, in_soak
 from tests.support.block_lists import CRAWL, write_list
 from tests.support.commands import Command
-from tests.support.faults import FaultServer
+from tests.support.faults import FaultServer, Kind, only
 
 READ = [*COLUMNS, "crawl", "subset"]
 
@@ -240,6 +241,39 @@ def test_damaged_lists_leave_the_answer_to_the_columnar_index(
     refused = asks("query", "*", "--crawl", crawl, "--index", "cdx", "--count")
     assert (refused.status, refused.out) == (1, "")
     assert "is not a line of a list of blocks" in refused.err
+
+
+def test_a_refused_list_leaves_the_answer_to_the_columnar_index(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    """S3 refuses missing files to clients that may not list."""
+    crawl = crawls[0]
+    with FaultServer(whole_mirror, script=only(list_path(crawl), Kind.DENIED)) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        assert asks("harvest", "--crawl", crawl).status == 0
+        ran = asks("query", "*.com", "--subset", "all", "--crawl", crawl, "--count")
+        page = Command(tmp_path / "empty", server.url, tmp_path)("get", "no.such.host", "--crawl", ",".join(crawls[:2]))
+    assert ran.status == 1
+    assert int(ran.out) > 0
+    assert f"the CDX index of {crawl} cannot be used, so the columnar index answers" in ran.err
+    assert "the answer may be incomplete" in ran.err
+    assert page.status == 1
+    assert "the search is incomplete" in page.err
+
+
+@pytest.mark.parametrize("read", [Captures.count, Captures.count_by_crawl, Captures.head, pa.table])
+def test_answers_are_incomplete_after_the_cdx_index_has_failed(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path, read: Callable[[Captures], object]
+) -> None:
+    copytree(whole_mirror, tmp_path / "mirror")
+    (tmp_path / "mirror" / list_path(crawls[0])).unlink()
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path / "mirror"))) as cat:
+        cat.harvest(crawls[0])
+        found = cat.captures("*.com", crawls=crawls[0], subsets="all")
+        assert found.complete  # as the CDX index would be
+        with pytest.warns(IncompleteAnswer):
+            read(found)
+        assert not found.complete
 
 
 @in_soak

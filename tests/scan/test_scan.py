@@ -271,6 +271,14 @@ def test_cdx_scans_need_no_harvest(whole_mirror: Path, settings: Settings, tmp_p
         assert sorted(found["url"]) == sorted(row["url"] for row in expected)
 
 
+def test_contradictions_are_empty_where_nothing_is_stored(
+    whole_mirror: Path, settings: Settings, tmp_path: Path, crawl: str
+) -> None:
+    with catalogue.open(tmp_path / "data", settings=replace(settings, source=str(whole_mirror))) as cat:
+        frame = cat.scan("*.example.com", crawls=crawl).filter(pl.col("url_surtkey") < "b")
+        assert frame.collect().height == 0
+
+
 def test_duckdb_passes_conditions_on(counted: Counted) -> None:
     frame = counted.scan().select("url", "url_surtkey", "fetch_status")
     requests, _, rows = counted.cost(frame)
