@@ -5,8 +5,12 @@ which was not reachable for 26 days in 2026. The manifests of crawls are on the 
 week, so the weeks since the newest listed crawl are tried there, by one small request each.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+import json
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.crawls import (
@@ -27,25 +31,22 @@ from catalogue.commoncrawl.crawls import (
     suggest_crawl,
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import FormatError, NotHarvested, NothingStored, QueryError, SourceError, UnknownCrawl
+from catalogue.commoncrawl.manifests import COLLINFO, Crawl, manifest_path, parse_collinfo, parse_manifest
+from catalogue.errors import FormatError, NotFound, NotHarvested, NothingStored, QueryError, SourceError, UnknownCrawl
 from catalogue.formatting import plural, several
 from catalogue.session import Session
-from catalogue.store.stored_lists import listed_crawls
+from catalogue.source.retry import PoliteSource
+from catalogue.store.database import Store
+from catalogue.store.stored_lists import (
+    crawl_list_age,
+    listed_crawls,
+    stored_crawl_list,
+    stored_document,
+    stored_response,
+)
 
 if TYPE_CHECKING:
     from catalogue.query.query import Query
-import json
-import math
-from collections.abc import Callable
-from contextlib import closing
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-
-from catalogue.commoncrawl.manifests import COLLINFO, Crawl, manifest_path, parse_collinfo, parse_manifest
-from catalogue.errors import NotFound
-from catalogue.source.retry import PoliteSource
-from catalogue.store.database import Store
-from catalogue.store.stored_lists import crawl_list_age, stored_crawl_list, stored_document, stored_response
 
 MAX_AGE = timedelta(days=1)
 """Age at which the list is fetched again; it changes once a month, and Common Crawl asks clients to cache it."""
