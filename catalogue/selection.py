@@ -37,13 +37,7 @@ from catalogue.formatting import plural, several
 from catalogue.session import Session
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_lists import (
-    crawl_list_age,
-    listed_crawls,
-    stored_crawl_list,
-    stored_document,
-    stored_response,
-)
+from catalogue.store.stored_lists import crawl_list_age, listed_crawls, stored_crawl_list, stored_response
 
 if TYPE_CHECKING:
     from catalogue.query.query import Query
@@ -154,7 +148,7 @@ def _incomplete(
 
 def _add_to_stored_list(store: Store, found: list[str]) -> None:
     """Store that the list is complete with these crawls, so that it is not fetched again for a day."""
-    document = stored_document(store, COLLINFO)
+    document = store.undamaged("documents", COLLINFO)
     assert document  # noqa: S101 - it was just read
     data = json.dumps([*({"id": crawl} for crawl in found), *json.loads(document.data)]).encode()
     store.put("documents", [(COLLINFO, replace(document, data=data, taken=datetime.now(UTC).isoformat()))])

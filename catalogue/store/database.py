@@ -130,6 +130,12 @@ class Store:
         except StoreDamaged as error:
             raise StoreDamaged(f"{key} in {self.path}: {error}; run: catalogue check --repair") from error
 
+    def undamaged(self, table: str, key: str) -> StoredFile | None:
+        """Return the value of a key; None if it is missing or damaged."""
+        with suppress(StoreDamaged):
+            return self.get(table, key)
+        return None
+
     def put(self, table: str, items: Iterable[tuple[str, StoredFile]]) -> None:
         self.put_encoded(table, [(key, encode(stored)) for key, stored in items])
 
