@@ -229,7 +229,7 @@ def _select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tupl
     given = several(words)
     if session.store_path.exists() and {*given}.issubset(session.metadata().crawls):  # these names are valid
         return newest_first(given), ()
-    listed, missing = _stored_list(session), tuple[str, ...]()
+    listed, missing = known_crawls(session), tuple[str, ...]()
     parsed = parse_crawl_words(given, listed)
     if STORED in parsed:
         parsed = with_stored(session, parsed)
@@ -269,7 +269,8 @@ def _check_name(session: Session, crawl: str, listed: Collection[str]) -> None:
         raise UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, listed)}")
 
 
-def _stored_list(session: Session) -> list[str]:
+def known_crawls(session: Session) -> list[str]:
+    """Return the crawls of the stored list, newest first; none if it is not stored."""
     return listed_crawls(session.store) if session.store_path.exists() else []
 
 
@@ -314,7 +315,7 @@ def select_stored(
     named = [*plain_names(parsed), *(select_listed(session, "latest") if "latest" in parsed else ())]
     for crawl in named:
         if crawl not in stored:
-            _check_name(session, crawl, _stored_list(session))
+            _check_name(session, crawl, known_crawls(session))
             raise not_stored(session, [crawl], 1, subsets)
     if not stored:
         raise _nothing_stored(session, "no footers are stored", "")
