@@ -270,7 +270,7 @@ def _check_name(session: Session, crawl: str, listed: Collection[str]) -> None:
 
 
 def known_crawls(session: Session) -> list[str]:
-    """Return the crawls of the stored list, newest first; none if it is not stored."""
+    """Return the crawls of the stored list, newest first."""
     return listed_crawls(session.store) if session.store_path.exists() else []
 
 

@@ -173,8 +173,7 @@ class IndexBlock:
         )
 
 
-def capture_at(key: bytes, location: bytes) -> Capture:
-    """Return the capture of a URL, in the spelling of the index."""
+def _capture_at(key: bytes, location: bytes) -> Capture:
     segment, date, partition, offset, size = _LOCATION.unpack(location)
     if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
         message = f"invalid place of the record of {url_of(key)[:200]!r}: {size:,} bytes at {offset:,}"
@@ -317,7 +316,7 @@ class OldIndex:
                         if key >= end or requested == 0:
                             return
                         if extent.pattern.matches(key):
-                            yield capture_at(key, location)
+                            yield _capture_at(key, location)
                             requested = None if requested is None else requested - 1
                 at = last + 1
 
@@ -371,6 +370,5 @@ class OldIndex:
 
 
 def _check_bounds(keys: tuple[bytes, ...], lower: bytes | None, upper: bytes | None, number: int) -> None:
-    """Check that keys are inside the bounds of the blocks before and above theirs."""
     if keys and ((lower is not None and keys[0] < lower) or (upper is not None and keys[-1] > upper)):
         raise BadUrlIndex(f"block {number:,} of the index contradicts the blocks above it, or before it")
