@@ -9,7 +9,7 @@ from catalogue.commoncrawl.crawls import SUBSETS, CrawlWords, newest_first
 from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import BadRecord, Forbidden, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
-from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable, several
+from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable
 from catalogue.output.fetch_captures import fetch_record
 from catalogue.query.filters import Moment, time_bounds
 from catalogue.query.query import Query
@@ -28,7 +28,6 @@ _REVISIT = "warc/revisit"
 _REDIRECTS = {301, 302, 303, 307, 308}
 _MARGIN = 86_400_000
 """Milliseconds by which captures may lie outside of the listed times of their crawl."""
-_DEFAULT = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,7 @@ def get_page(
     approve: Callable[[GetEstimate], None] | None = None,
 ) -> Page:
     """Get an archived page; see ``Catalogue.get``."""
-    words = several(crawls or _DEFAULT)
-    chosen = select_listed(session, words)
+    chosen = select_listed(session, crawls or "all")
     listed = {crawl.id: crawl for crawl in stored_crawl_list(session.store)} if session.store_path.exists() else {}
     if url.strip().startswith("*") or url.strip().endswith("*"):
         raise QueryError(f"{printable(url[:200])!r} is not the URL of one page; captures of many: catalogue query")
@@ -292,8 +290,7 @@ class _Search:
                 raise _Enough
             size = received + planned.bytes
             searched, empty = tuple(self.searched), tuple(self.empty)
-            estimate = GetEstimate(crawl, searched, spent, requests, size, planned.seconds, empty)
-            self.approve(estimate)
+            self.approve(GetEstimate(crawl, searched, spent, requests, size, planned.seconds, empty))
             self.allowed = max(2 * self.allowed, requests)
 
 

@@ -5,8 +5,12 @@ which was not reachable for 26 days in 2026. The manifests of crawls are on the 
 week, so the weeks since the newest listed crawl are tried there, by one small request each.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+import json
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.crawls import (
@@ -27,25 +31,16 @@ from catalogue.commoncrawl.crawls import (
     suggest_crawl,
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import FormatError, NotHarvested, NothingStored, QueryError, SourceError, UnknownCrawl
+from catalogue.commoncrawl.manifests import COLLINFO, Crawl, manifest_path, parse_collinfo, parse_manifest
+from catalogue.errors import FormatError, NotFound, NotHarvested, NothingStored, QueryError, SourceError, UnknownCrawl
 from catalogue.formatting import plural, several
 from catalogue.session import Session
-from catalogue.store.stored_lists import listed_crawls
+from catalogue.source.retry import PoliteSource
+from catalogue.store.database import Store
+from catalogue.store.stored_lists import crawl_list_age, listed_crawls, stored_crawl_list, stored_response
 
 if TYPE_CHECKING:
     from catalogue.query.query import Query
-import json
-import math
-from collections.abc import Callable
-from contextlib import closing
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-
-from catalogue.commoncrawl.manifests import COLLINFO, Crawl, manifest_path, parse_collinfo, parse_manifest
-from catalogue.errors import NotFound
-from catalogue.source.retry import PoliteSource
-from catalogue.store.database import Store
-from catalogue.store.stored_lists import crawl_list_age, stored_crawl_list, stored_document, stored_response
 
 MAX_AGE = timedelta(days=1)
 """Age at which the list is fetched again; it changes once a month, and Common Crawl asks clients to cache it."""
@@ -153,7 +148,7 @@ def _incomplete(
 
 def _add_to_stored_list(store: Store, found: list[str]) -> None:
     """Store that the list is complete with these crawls, so that it is not fetched again for a day."""
-    document = stored_document(store, COLLINFO)
+    document = store.undamaged("documents", COLLINFO)
     assert document  # noqa: S101 - it was just read
     data = json.dumps([*({"id": crawl} for crawl in found), *json.loads(document.data)]).encode()
     store.put("documents", [(COLLINFO, replace(document, data=data, taken=datetime.now(UTC).isoformat()))])
@@ -234,7 +229,7 @@ def _select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tupl
     given = several(words)
     if session.store_path.exists() and {*given}.issubset(session.metadata().crawls):  # these names are valid
         return newest_first(given), ()
-    listed, missing = _stored_list(session), tuple[str, ...]()
+    listed, missing = known_crawls(session), tuple[str, ...]()
     parsed = parse_crawl_words(given, listed)
     if STORED in parsed:
         parsed = with_stored(session, parsed)
@@ -274,7 +269,8 @@ def _check_name(session: Session, crawl: str, listed: Collection[str]) -> None:
         raise UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, listed)}")
 
 
-def _stored_list(session: Session) -> list[str]:
+def known_crawls(session: Session) -> list[str]:
+    """Return the crawls of the stored list, newest first."""
     return listed_crawls(session.store) if session.store_path.exists() else []
 
 
@@ -319,7 +315,7 @@ def select_stored(
     named = [*plain_names(parsed), *(select_listed(session, "latest") if "latest" in parsed else ())]
     for crawl in named:
         if crawl not in stored:
-            _check_name(session, crawl, _stored_list(session))
+            _check_name(session, crawl, known_crawls(session))
             raise not_stored(session, [crawl], 1, subsets)
     if not stored:
         raise _nothing_stored(session, "no footers are stored", "")

@@ -145,9 +145,9 @@ class QueryCalls:
         from catalogue.read.dataframes import check_polars
 
         check_polars()
-        from catalogue.scan.lazy_frame import ScanBudget, scan
+        from catalogue.scan.lazy_frame import scan
 
-        return scan(self.session, Query.of(patterns, match=match, **query), ScanBudget(max_requests, max_bytes))
+        return scan(self.session, Query.of(patterns, match=match, **query), max_requests, max_bytes)
 
     def join(
         self,

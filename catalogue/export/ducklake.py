@@ -1,7 +1,6 @@
 """Write a DuckLake over index files: each new or changed crawl is a snapshot."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,13 +27,6 @@ _Fields = frozenset[tuple[str, int, bool]]
 """Name in the file, number in the table, and whether the value is part of the path."""
 _Described = tuple[int, int, int, _Fields | None]
 _Bounds = tuple[str | None, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _LiveFile:
-    number: int
-    described: _Described
-    bounds: _Bounds
 
 
 def export_lake(
@@ -136,26 +128,26 @@ class _Lake:
         bounds: list[tuple[int, _Bounds, int]] = []
         for file in files:
             paths.add(file.path)
-            known = there.get(file.path)
-            if not known or known.described != (file.num_rows, file.file_size, file.footer_size, self._fields(file)):
+            number, described, before = there.get(file.path, (0, None, None))
+            if described != (file.num_rows, file.file_size, file.footer_size, self._fields(file)):
                 added.setdefault(file.crawl, []).append(file)
-            elif known.bounds != (file.min_key, file.max_key):
-                bounds.append((known.number, (file.min_key, file.max_key), file.num_rows))
+            elif before != (file.min_key, file.max_key):
+                bounds.append((number, (file.min_key, file.max_key), file.num_rows))
         replaced = paths.intersection(file.path for each in added.values() for file in each)
         removed: dict[str, list[int]] = {}
-        for path, known in there.items():
+        for path, (number, _, _) in there.items():
             if (at := index_file(path)) and (path in replaced or path not in paths):
-                removed.setdefault(at.crawl, []).append(known.number)
+                removed.setdefault(at.crawl, []).append(number)
         if self._pending_columns and not (added or removed):
             self._commit([], None)
         for crawl in reversed(newest_first([*added, *removed])):
             self._crawl(crawl, added.get(crawl, []), removed.get(crawl, []))
         self._update_bounds(bounds)
 
-    def _live_files(self) -> dict[str, _LiveFile]:
+    def _live_files(self) -> dict[str, tuple[int, _Described, _Bounds]]:
         of = {number: fields for fields, number in self._mappings.items()}
         return {
-            path: _LiveFile(number, (rows, size, footer, of.get(mapping)), (least, greatest))
+            path: (number, (rows, size, footer, of.get(mapping)), (least, greatest))
             for number, path, rows, size, footer, mapping, least, greatest in self._rows(
                 """
                 SELECT

@@ -4,27 +4,25 @@ A changed copy replaces the file.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import duckdb
 
-from catalogue.settings import package_version
-from catalogue.surt import MACROS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
-
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked
 from catalogue.metadata_db.connection import quoted, writable
 from catalogue.metadata_db.refresh import STORAGE_VERSION
+from catalogue.settings import package_version
 from catalogue.store.locks import locked
+from catalogue.surt import MACROS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 VERSION = "1.0"
 AUTHOR = "commoncrawl-catalogue"

@@ -10,9 +10,9 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import TypeAlias
 
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
@@ -64,11 +64,8 @@ _CUT = re.compile(r"[#?\t\r\n]")
 """Characters at which pyiceberg and others cut the path of an address, and would write to another file."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Before:
-    metadata: TableMetadata
-    manifests: dict[str, tuple[str, ManifestFile]]
-    """Digests and manifests by crawl; see ``Writing.digest``."""
+_Manifests: TypeAlias = dict[str, tuple[str, ManifestFile]]
+"""Digests and manifests by crawl; see ``Writing.digest``."""
 
 
 class TableFolder:
@@ -158,8 +155,8 @@ def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequen
     with folder.writing():
         io = PyArrowFileIO()
         version = folder.version()
-        before = _read(folder, version, io) if version else None
-        document = _next(folder, version, before, files, location, missing, io)
+        there, manifests = _read(folder, version, io) if version else (None, {})
+        document = _next(folder, version, there, manifests, files, location, missing, io)
         if document is None:
             folder.hint(version)
             return folder.file(version)
@@ -168,7 +165,7 @@ def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequen
         return folder.file(version + 1)
 
 
-def _read(folder: TableFolder, version: int, io: FileIO) -> _Before:
+def _read(folder: TableFolder, version: int, io: FileIO) -> tuple[TableMetadata, _Manifests]:
     file = folder.file(version)
     try:
         metadata = TableMetadataUtil.parse_raw(file.read_text(encoding="utf-8"))
@@ -181,22 +178,20 @@ def _read(folder: TableFolder, version: int, io: FileIO) -> _Before:
             "choose another path, or an empty folder"
         )
     manifests = (each for each in snapshot.manifests(io) if has_live_files(each))
-    return _Before(
-        metadata, {crawl: (digest, each) for each in manifests for crawl, digest in [parse_manifest_path(each)]}
-    )
+    return metadata, {crawl: (digest, each) for each in manifests for crawl, digest in [parse_manifest_path(each)]}
 
 
 def _next(
     folder: TableFolder,
     version: int,
-    before: _Before | None,
+    there: TableMetadata | None,
+    before: _Manifests,
     files: Sequence[LakeFile],
     location: str,
     missing: Sequence[str],
     io: FileIO,
 ) -> TableMetadata | None:
     """Write the manifests of a new version; return its metadata, None if nothing has changed."""
-    there = before.metadata if before else None
     older = sorted(there.schemas, key=lambda each: -each.schema_id) if there else []
     schema = schema_of(files, older, there.last_column_id if there else 0)
     mapped = [name for field in names.root for name in field.names] if there and (names := there.name_mapping()) else []
@@ -230,9 +225,9 @@ def _next(
 
 
 def _manifests(
-    writing: Writing, before: _Before | None, files: Sequence[LakeFile]
+    writing: Writing, before: _Manifests, files: Sequence[LakeFile]
 ) -> tuple[list[ManifestFile], Operation | None]:
-    left = dict(before.manifests) if before else {}
+    left = dict(before)
     manifests, added, changed = [], False, False
     for crawl, group in groupby(files, key=lambda file: file.crawl):
         mine = list(group)

@@ -22,7 +22,7 @@ from catalogue.errors import (
     UnknownCrawl,
 )
 from catalogue.formatting import ReprMixin, plural, size
-from catalogue.harvest.tails import FetchedFile, FooterFetcher, Tails, index_ranges, undamaged
+from catalogue.harvest.tails import FetchedFile, FooterFetcher, Tails, index_ranges
 from catalogue.parquet.footer import decode_footer
 from catalogue.progress import Progress
 from catalogue.source.parallel import map_as_completed
@@ -34,7 +34,6 @@ from catalogue.store.stored_lists import (
     listed_crawls,
     listed_files,
     note_requested,
-    stored_document,
     stored_paths,
     stored_response,
 )
@@ -189,7 +188,7 @@ def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str
     known = {of[0] for key in keys if (of := row_group_of(key))}
     found = {}
     for path in paths:
-        if (value := undamaged(store, path)) is None:
+        if (value := store.undamaged("files", path)) is None:
             continue
         footer = decode_footer(value.data, value.size)
         requested = {group.ordinal for group in footer.row_groups if index_ranges([group], table.key)}
@@ -253,7 +252,7 @@ def _in_parallel(
 def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: bool = False) -> list[IndexFile]:
     """Return the files of a crawl of Common Crawl's index; the manifest is fetched once, or to ``refresh`` it."""
     path = manifest_path(crawl)
-    stored = stored_document(store, path)
+    stored = store.undamaged("documents", path)
     if stored and not refresh:
         return parse_manifest(crawl, stored.data)
     if not has_columnar_index(crawl):
@@ -293,7 +292,7 @@ def fetch_path_list(dataset: Dataset, store: Store, source: PoliteSource, *, ref
     Returns:
         The lines of a list that was fetched which are not paths.
     """
-    if dataset.manifest is None or (stored_document(store, dataset.manifest) and not refresh):
+    if dataset.manifest is None or (store.undamaged("documents", dataset.manifest) and not refresh):
         return []
     response = source.get(dataset.manifest)
     skipped: list[str] = []

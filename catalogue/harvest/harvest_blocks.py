@@ -111,7 +111,7 @@ def _fetch_list(
             closing(_pieces(crawl, file, source, end, executor, report)) as pieces,
             whole_file(list_file(store, crawl)) as output,
         ):
-            blocks = parse_file(crawl, _joined(pieces), end.total_size, shards=shards)
+            blocks = parse_file(crawl, io.BufferedReader(_Arriving(pieces)), end.total_size, shards=shards)
             directory = write_blocks(output, crawl, blocks)
     except FormatError:
         executor.shutdown(cancel_futures=True)  # what is received counts for this crawl
@@ -138,12 +138,9 @@ def _part_file(store: Store, source: PoliteSource, crawl: str, end: Response) ->
     return blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"
 
 
-def _joined(pieces: Iterator[bytes]) -> io.BufferedReader:
-    """Return a file whose contents are yielded piece by piece."""
-    return io.BufferedReader(_Arriving(pieces))
-
-
 class _Arriving(io.RawIOBase):
+    """A file whose contents are yielded piece by piece."""
+
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._piece = memoryview(b"")

@@ -25,14 +25,13 @@ from catalogue.errors import CatalogueError, FormatError, QueryError, SourceErro
 from catalogue.formatting import ReprMixin, format_cost, plural, several
 from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resolve_manifest_paths
 from catalogue.progress import Progress
-from catalogue.selection import crawl_list, select_stored, update_crawl_list, with_stored
+from catalogue.selection import crawl_list, known_crawls, select_stored, update_crawl_list, with_stored
 from catalogue.session import Session
 from catalogue.store.stored_lists import (
     REQUESTED,
     VALUES,
     crawls_with_blocks,
     forget_list,
-    listed_crawls,
     listed_files,
     load_dataset,
     save_dataset,
@@ -292,7 +291,7 @@ def _select(
     """Return the words, their crawls, newest first, and the subsets to harvest."""
     session.check_writable()
     if session.dataset == COMMON_CRAWL:
-        words = parse_crawl_words(several(crawls or ()), _listed_crawls(session))
+        words = parse_crawl_words(several(crawls or ()), known_crawls(session))
         words = with_stored(session, words) if STORED in words else words
         words = resolve_manifest_paths(words, session.create_store(), lambda: session.source)
         return words, _select_listed(session, words), select_subsets(several(subsets))
@@ -300,15 +299,11 @@ def _select(
     return words, _select_in_list(session, words, refresh=refresh), SUBSETS
 
 
-def _listed_crawls(session: Session) -> list[str]:
-    return listed_crawls(session.store) if session.store_path.exists() else []
-
-
 def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
     if not words:
         raise QueryError("no crawl to harvest; name one, such as CC-MAIN-2022-05, or latest")
     plain = list(plain_names(words))
-    select_crawls(plain, _listed_crawls(session))
+    select_crawls(plain, known_crawls(session))
     if len(plain) < len(words):
         return select_crawls(words, [crawl.id for crawl in crawl_list(session).crawls])
     with suppress(SourceError, FormatError):

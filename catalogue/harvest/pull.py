@@ -23,7 +23,6 @@ from catalogue.commoncrawl.manifests import index_file, manifest_path, parse_man
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, UnknownCrawl
 from catalogue.formatting import ReprMixin, join_first, plural, several
 from catalogue.harvest.snapshot import MANIFEST, Entry, SnapshotFile, read_entries, unpack_manifest
-from catalogue.harvest.tails import undamaged
 from catalogue.parquet.footer import examine_footer
 from catalogue.parquet.model import MAGIC, with_trailer
 from catalogue.progress import Progress
@@ -196,7 +195,7 @@ class _Pull:
 
         def rows() -> Iterator[tuple[str, bytes]]:
             for key, stored, indexes in self._entries(path):
-                ours = undamaged(store, key)
+                ours = store.undamaged("files", key)
                 if ours and (ours.version, ours.data) == (stored.version, stored.data):
                     yield from ((index_key(key, n), value) for n, value in encode_indexes(indexes, stored).items())
 

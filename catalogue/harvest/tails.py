@@ -8,7 +8,7 @@ from threading import Lock
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.manifests import IndexFile
-from catalogue.errors import BadFooter, FormatError, StoreDamaged
+from catalogue.errors import BadFooter, FormatError
 from catalogue.parquet.footer import USUAL_TAIL, decode_footer, examine_footer, footer_length
 from catalogue.parquet.model import TRAILER, Footer, RowGroup
 from catalogue.parquet.page_index import Indexes, cut_indexes, has_damage
@@ -30,13 +30,6 @@ _DECODING = Lock()
 """Held while a footer is decoded or encoded, since threads that decode at the same time only wait for each other."""
 
 
-def undamaged(store: Store, path: str) -> StoredFile | None:
-    """Return a file's value; None if it is missing or damaged."""
-    with suppress(StoreDamaged):
-        return store.get("files", path)
-    return None
-
-
 def index_ranges(groups: Iterable[RowGroup], key: str) -> list[ByteRange]:
     """Return where the page indexes are that are stored, in order."""
     groups = list(groups)
@@ -54,7 +47,7 @@ class Tails:
         self._largest: dict[str, int] = {}
         self._turn = count()
         for path in paths[::10]:
-            known, file = undamaged(store, path), table.file(path)
+            known, file = store.undamaged("files", path), table.file(path)
             if known and file:
                 groups = decode_footer(known.data, known.size).row_groups if pages else ()
                 self.learn(file.subset, known.size, len(known.data), index_ranges(groups, table.key))

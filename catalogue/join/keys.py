@@ -3,13 +3,13 @@
 import json
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,37 +31,31 @@ from catalogue.query.key_intervals import Intervals, KeyBatches, KeyIntervals, S
 from catalogue.surt import KeyInterval, merge
 
 
-class BatchWriter:
-    """A new file of Arrow batches, with the place of each among the others, as a JSON value."""
+@contextmanager
+def batch_writer(path: Path, schema: pa.Schema, *, compress: bool) -> Iterator[Callable[[pa.RecordBatch, Any], None]]:
+    """Yield a function that writes a batch to a new file, and its place among the others, as a JSON value."""
+    options: Any = pa.ipc.IpcWriteOptions(compression="lz4" if compress else None, use_threads=False)
+    file = pa.OSFile(str(path), "wb")
+    writer = pa.ipc.new_file(file, schema, options=options)
+    places: list[tuple[int, Any]] = []
 
-    def __init__(self, path: Path, schema: pa.Schema, *, compress: bool) -> None:
-        self._path = path
-        options: Any = pa.ipc.IpcWriteOptions(compression="lz4" if compress else None, use_threads=False)
-        self._file = pa.OSFile(str(path), "wb")
-        self._writer = pa.ipc.new_file(self._file, schema, options=options)
-        self._places: list[tuple[int, Any]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with named(self._path):
-            self._writer.close()
-            self._file.close()
-        if error is None:
-            _places(self._path).write_text(json.dumps(self._places))
-
-    def write(self, batch: pa.RecordBatch, place: Any) -> None:  # noqa: ANN401 - whatever JSON can have
+    def write(batch: pa.RecordBatch, place: Any) -> None:  # noqa: ANN401 - whatever JSON can have
         if len(batch):
-            with named(self._path):
-                self._writer.write_batch(batch)
-            self._places.append((len(batch), place))
+            with named(path):
+                writer.write_batch(batch)
+            places.append((len(batch), place))
+
+    try:
+        yield write
+    finally:
+        with named(path):
+            writer.close()
+            file.close()
+    _places(path).write_text(json.dumps(places))
 
 
 class BatchFile:
-    """A file that ``BatchWriter`` wrote."""
+    """A file that ``batch_writer`` wrote."""
 
     def __init__(self, path: Path) -> None:
         self._file = pa.OSFile(str(path))

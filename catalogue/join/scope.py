@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -24,9 +23,6 @@ from catalogue.query.resolved_query import schema_of
 from catalogue.selection import Selection, select
 from catalogue.session import Session
 from catalogue.store.stored_lists import LISTS
-
-if TYPE_CHECKING:
-    from catalogue.tables.stored_crawls import StoredCrawls
 
 _SEARCHED = 1_000
 """Patterns that are searched for in a list of blocks that is not stored."""
@@ -61,17 +57,14 @@ class JoinScope:
         """The query, without intervals of keys."""
         self._indexes_of = crawl_indexes(session, self.query, self.selection, query.index)
 
-    @property
-    def _shown(self) -> "StoredCrawls | None":
-        return self._session.metadata() if self._session.store_path.exists() else None
-
     def state(self, crawl: str) -> str:
         """Return a digest of what is stored."""
-        store = self._session.store if self._session.store_path.exists() else None
-        document = store.get("documents", LISTS + crawl) if store else None
+        session = self._session
+        if not session.store_path.exists():
+            return " "
+        document = session.store.get("documents", LISTS + crawl)
         listed = blake2b(document.data, digest_size=16).hexdigest() if document else ""
-        shown = self._shown
-        return f"{shown.state_of(crawl, self.selection.subsets) if shown else ''} {listed}"
+        return f"{session.metadata().state_of(crawl, self.selection.subsets)} {listed}"
 
     def missing(self, crawl: str, index: str) -> tuple[str, ...]:
         """Return sentences about files that are not stored, and may have captures."""

@@ -15,7 +15,7 @@ from catalogue.atomic_files import named, room, sync
 from catalogue.errors import DiskFailed, QueryError
 from catalogue.formatting import first_paragraph, plural
 from catalogue.join.inputs import OpenInput
-from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW, BatchWriter, same_as_keys
+from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW, batch_writer, same_as_keys
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
 from catalogue.parquet.arrow_arrays import binaries, booleans, flags, joined, positions, sorted_pieces, texts_of_keys
 from catalogue.query.literals import file_literal, literal
@@ -110,7 +110,7 @@ def _write_numbered(
         fields = [same_as_keys(field.name) if field.name == keys_column else field for field in fields]
         schema = pa.schema([pa.field(NUMBER, pa.int64()), *fields])
         is_large = (folder / _PARSED_FILE).exists()
-        inputs = stack.enter_context(BatchWriter(folder / INPUTS_FILE, schema, compress=is_large))
+        write_inputs = stack.enter_context(batch_writer(folder / INPUTS_FILE, schema, compress=is_large))
         lookups = stack.enter_context(_lookup_writer(folder, batch, ordered=single, compress=is_large))
         for some in inorder:
             if not some.num_rows:
@@ -121,7 +121,7 @@ def _write_numbered(
             before = firsts[-1].as_py(), others[-1].as_py()
             columns = [pa.nulls(len(some)) if each.name == keys_column else some.column(each.name) for each in fields]
             rows = pa.RecordBatch.from_arrays([positions(numbered), *columns], schema=schema)
-            inputs.write(rows, (int(numbered[0]), int(numbered[-1])))
+            write_inputs(rows, (int(numbered[0]), int(numbered[-1])))
             if not is_new.all():
                 firsts, others = (each.filter(flags(is_new)) for each in (firsts, others))
             count += len(firsts)
@@ -185,9 +185,9 @@ def _lookup_writer(folder: Path, rows: int, *, ordered: bool, compress: bool) ->
     def write(batch: pa.RecordBatch) -> None:
         nonlocal reached
         reached = max(reached, pc.max(batch.column("end")).as_py() or b"")
-        file.write(batch, (batch.column("start")[0].as_py().hex(), reached.hex()))
+        write_batch(batch, (batch.column("start")[0].as_py().hex(), reached.hex()))
 
-    with BatchWriter(folder / LOOKUPS_FILE, LOOKUPS, compress=compress) as file:
+    with batch_writer(folder / LOOKUPS_FILE, LOOKUPS, compress=compress) as write_batch:
         if ordered:
             yield write
             return

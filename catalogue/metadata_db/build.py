@@ -107,7 +107,8 @@ class Build:
         self._delete(crawl)
         self._run("views/_load_table.sql", table=file_literal(self._crawls.checked_path(crawl)))
         if column_chunks:
-            self._show_column_chunks(crawl)
+            rows = (row for file in self._crawls.files(crawl) for row in _column_chunk_rows(file))
+            self._load_rows("views/_load_column_chunks.sql", rows)
 
     def _make_views(self, lists: list[str], values: list[str]) -> None:
         folder = f"coalesce(getvariable('catalogue_folder'), {literal(str(self._store.path.parent.resolve()))})"
@@ -182,10 +183,6 @@ class Build:
             pages = (row for file in files for row in _page_rows(self._store, self._dataset.key, file))
             self._load_rows("views/_load_pages.sql", pages)
         return max(rows.values(), default=0)
-
-    def _show_column_chunks(self, crawl: str) -> None:
-        rows = (row for file in self._crawls.files(crawl) for row in _column_chunk_rows(file))
-        self._load_rows("views/_load_column_chunks.sql", rows)
 
     def _load_rows(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
         """Run a statement of ``queries/`` with ``read_json`` options for the rows in place of ``$rows``.

@@ -70,4 +70,5 @@ def dask_frame(tasks: "Sequence[Task]", nothing: pa.Table) -> "dd.DataFrame":
 def _run(task: "Task") -> "pd.DataFrame":
     from catalogue.read.workers import run  # noqa: PLC0415 - plans do not need it
 
-    return frame_of(run(task).value.rows)
+    rows, _ = run(task).value
+    return frame_of(rows)

@@ -6,7 +6,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future,
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -57,14 +57,8 @@ class Task:
     settings: Settings
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRows:
-    """The rows of a part of a plan."""
-
-    rows: pa.Table
-    uncounted: tuple[tuple[str, int], ...]
-    """See ``ReadEvents.uncount``."""
-    row_groups: int
+TaskRows: TypeAlias = tuple[pa.Table, list[tuple[str, int]]]
+"""The rows of a part of a plan, and arguments of ``ReadEvents.uncount``."""
 
 
 def on_worker(settings: Settings, work: Callable[[PoliteSource, Executor, Callable[[str], None]], _T]) -> Done[_T]:
@@ -96,7 +90,7 @@ def run(task: Task) -> Done[TaskRows]:
         events = ReadEvents(notify, lambda *each: uncounted.append(each))
         with closing(read(task.plan, source, executor, events)) as batches:
             table = pa.Table.from_batches(batches, task.plan.schema)
-        return TaskRows(table, tuple(uncounted), task.plan.row_groups)
+        return table, uncounted
 
     return on_worker(task.settings, read_rows)
 
@@ -178,7 +172,7 @@ class Workers:
             part = replace(plan, schema=plan.schema.append(key))
         parts = list(tasks(part, self.settings))
         with closing(self.results(parts, events.notify, do=run)) as slices:
-            tables: Iterable[pa.Table] = _rows_of(slices, events)
+            tables: Iterable[pa.Table] = _rows_of(parts, slices, events)
             if query.ordered:
                 tables = in_time_order(plan, part.schema, tables)
             elif query.is_inorder:
@@ -202,15 +196,18 @@ def _leasts_after(parts: Sequence[ReadPlan]) -> Iterator[bytes]:
     return reversed(found)
 
 
-def _rows_of(slices: Iterable[TaskRows | SourceError | FormatError], events: ReadEvents) -> Iterator[pa.Table]:
-    for done in slices:
-        if not isinstance(done, TaskRows):
+def _rows_of(
+    parts: Iterable[Task], slices: Iterable[TaskRows | SourceError | FormatError], events: ReadEvents
+) -> Iterator[pa.Table]:
+    for part, done in zip(parts, slices, strict=True):
+        if isinstance(done, Exception):
             raise done
-        for uncounted in done.uncounted:
-            events.uncount(*uncounted)
-        for _ in range(done.row_groups):
+        rows, uncounted = done
+        for each in uncounted:
+            events.uncount(*each)
+        for _ in range(part.plan.row_groups):
             events.done()
-        yield done.rows
+        yield rows
 
 
 def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
@@ -29,24 +29,7 @@ _OF_POLARS = {"limit": ".head(…)", "unique": ".unique(…)", "latest": ".sort(
 _ADVICE = "narrow it by url_surtkey, url_host_registered_domain or crawl, or raise max_requests and max_bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class ScanBudget:
-    """Requests and bytes that a scan may take."""
-
-    requests: int
-    bytes: int
-
-    def covers(self, requests: int, received: int) -> bool:
-        return requests <= self.requests and received <= self.bytes
-
-    def check(self, plan: ReadPlan, requests: int, received: int) -> None:
-        """Raise TooExpensive for a plan above the budget, of which some requests and bytes were made."""
-        more, more_bytes = plan.committed
-        if not self.covers(requests + more, received + more_bytes):
-            raise TooExpensive(f"this takes {format_cost(plan)}; {_ADVICE}")
-
-
-def scan(session: Session, query: Query, budget: ScanBudget) -> pl.LazyFrame:
+def scan(session: Session, query: Query, max_requests: int, max_bytes: int) -> pl.LazyFrame:
     """Return a LazyFrame; see ``Catalogue.scan``."""
     # Options that would select rows before the conditions of polars.
     for name, given in (("limit", query.limit is not None), ("unique", query.unique), ("latest", query.latest)):
@@ -56,7 +39,7 @@ def scan(session: Session, query: Query, budget: ScanBudget) -> pl.LazyFrame:
     if query.columns is None:
         query = replace(query, columns=("*",) if _have_footers(session, selection) else COLUMNS)
     resolved, _ = resolve(query, session.dataset, known_columns(session))
-    source = _Source(session, query, schema_of(resolved, resolved.columns), budget)
+    source = _Source(session, query, schema_of(resolved, resolved.columns), max_requests, max_bytes)
     return register_io_source(source.frames, schema=source.empty.schema, validate_schema=True, is_pure=True)
 
 
@@ -71,11 +54,11 @@ def _have_footers(session: Session, selection: Selection) -> bool:
 
 
 class _Source:
-    def __init__(self, session: Session, query: Query, schema: pa.Schema, budget: ScanBudget) -> None:
+    def __init__(self, session: Session, query: Query, schema: pa.Schema, max_requests: int, max_bytes: int) -> None:
         self._session = session
         self._query = query
         self._schema = schema
-        self._budget = budget
+        self._max_requests, self._max_bytes = max_requests, max_bytes
         self.empty = pl.DataFrame(schema.empty_table())
 
     def frames(
@@ -106,19 +89,18 @@ class _Source:
                     return
 
     def _batches(self, captures: Captures) -> Generator[pa.RecordBatch, None, None]:
-        budget, session = self._budget, self._session
-        before = session.spent
+        session, before = self._session, self._session.spent
 
-        def spent() -> tuple[int, int]:
+        def check(plan: ReadPlan | None = None) -> None:
+            """Compare what was read, and with a plan what it needs, with the limits."""
             requests, received = (after - start for after, start in zip(session.spent, before, strict=True))
-            return requests, received
-
-        def meter() -> None:
-            requests, received = spent()
-            if not budget.covers(requests, received):
+            more, more_bytes = plan.committed if plan else (0, 0)
+            if requests + more > self._max_requests or received + more_bytes > self._max_bytes:
+                if plan:
+                    raise TooExpensive(f"this takes {format_cost(plan)}; {_ADVICE}")
                 raise TooExpensive(f"{plural(requests, 'request')} and {size(received)} were not enough; {_ADVICE}")
 
-        with closing(captures.agreed(lambda plan: budget.check(plan, *spent()), meter).batches()) as batches:
+        with closing(captures.agreed(check, check).batches()) as batches:
             yield from batches
 
     def _narrowed(self, query: Query, pushed: Pushdown) -> Query | None:

@@ -6,6 +6,7 @@ piskvorky/sqlitedict#108.
 """
 
 import os
+import re
 import secrets
 import sqlite3
 import threading
@@ -20,7 +21,7 @@ from typing import Any, Self
 from catalogue.atomic_files import make_folder
 from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError
 from catalogue.parquet.page_index import Indexes
-from catalogue.store.locks import harvesting
+from catalogue.store.locks import exclusive_lock
 from catalogue.store.schema import (
     COUNTERS,
     TABLES,
@@ -129,6 +130,12 @@ class Store:
             return decode(row[0])
         except StoreDamaged as error:
             raise StoreDamaged(f"{key} in {self.path}: {error}; run: catalogue check --repair") from error
+
+    def undamaged(self, table: str, key: str) -> StoredFile | None:
+        """Return the value of a key; None if it is missing or damaged."""
+        with suppress(StoreDamaged):
+            return self.get(table, key)
+        return None
 
     def put(self, table: str, items: Iterable[tuple[str, StoredFile]]) -> None:
         self.put_encoded(table, [(key, encode(stored)) for key, stored in items])
@@ -342,7 +349,10 @@ class Store:
     def harvesting(self, crawl: str) -> AbstractContextManager[None]:
         if self.read_only:
             raise unwritable(self.path)
-        return harvesting(self.path, crawl)
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):  # part of a file name
+            raise ValueError(f"{crawl!r} is not the name of a crawl")
+        message = f"another process harvests {crawl} into {self.path}; wait for it, or choose another data folder"
+        return exclusive_lock(self.path.with_name(f"{self.path.name}.{crawl}.lock"), message)
 
     def _transaction(self, counter: str | None) -> AbstractContextManager[None]:
         if self.read_only:

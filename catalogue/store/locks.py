@@ -38,13 +38,6 @@ def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: ob
         lock.release()
 
 
-def harvesting(path: Path, crawl: str) -> AbstractContextManager[None]:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):  # part of a file name
-        raise ValueError(f"{crawl!r} is not the name of a crawl")
-    message = f"another process harvests {crawl} into {path}; wait for it, or choose another data folder"
-    return exclusive_lock(path.with_name(f"{path.name}.{crawl}.lock"), message)
-
-
 def locked(path: Path, what: object) -> AbstractContextManager[None]:
     return exclusive_lock(path, f"another process writes to {what}; wait for it, or choose another name", output=what)
 

@@ -53,7 +53,7 @@ def stored_response(response: Response, source: PoliteSource, data: bytes | None
 def stored_crawl_list(store: Store, source: str | None = None) -> list[Crawl]:
     """Return the crawls of the stored list of a source, newest first; none if it is not stored."""
     with suppress(FormatError):
-        if (document := stored_document(store, COLLINFO)) and source in {None, document.source}:
+        if (document := store.undamaged("documents", COLLINFO)) and source in {None, document.source}:
             return parse_collinfo(document.data)
     return []
 
@@ -122,13 +122,6 @@ def save_dataset(store: Store, table: Dataset, paths: tuple[str, ...] = ()) -> N
     if paths:
         documents.append((PATHS_DOCUMENT, "\n".join(paths).encode()))
     store.put("documents", [(key, marker(data=data)) for key, data in documents])
-
-
-def stored_document(store: Store, path: str) -> StoredFile | None:
-    """Return a stored document; None if it is missing or damaged."""
-    with suppress(StoreDamaged):
-        return store.get("documents", path)
-    return None
 
 
 LISTS = "blocks/"

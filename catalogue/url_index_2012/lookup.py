@@ -41,8 +41,6 @@ _HOST = re.compile("[^/?:]*")
 class KeyPattern:
     """A pattern, and the URLs of the index that it matches."""
 
-    text: str
-    """The user's spelling."""
     interval: KeyInterval
     """An interval with all matches."""
     form: re.Pattern[bytes]
@@ -55,7 +53,7 @@ class KeyPattern:
 def parse_key_prefix(text: str) -> KeyPattern:
     typed = text.strip()
     if typed == "*":
-        return KeyPattern(typed, EVERYTHING, re.compile(b".*", re.DOTALL))
+        return KeyPattern(EVERYTHING, re.compile(b".*", re.DOTALL))
     scheme, below, authority, rest = _TYPED.fullmatch(typed).groups()  # type: ignore[union-attr]  # matches anything
     ended = rest.endswith("*")
     rest = rest.removesuffix("*")
@@ -70,15 +68,15 @@ def parse_key_prefix(text: str) -> KeyPattern:
             raise _refused(typed, "combines subdomains with a port or a path")
         # Among the bytes from . to ? are 0 to 9, of hosts such as com.example2, which the form leaves out.
         found = KeyInterval(base + b".", base + b"@")
-        return KeyPattern(typed, found, _form(base, b"[./:?].*", ending if scheme else b""))
+        return KeyPattern(found, _form(base, b"[./:?].*", ending if scheme else b""))
     start = base + port + (b"" if rest.startswith("/") else b"/") + rest.encode()
     if ended:
         if scheme:
-            return KeyPattern(typed, prefix_interval(start), _form(start, b".*", ending))
+            return KeyPattern(prefix_interval(start), _form(start, b".*", ending))
         # The scheme at the end of a key is no part of what was typed; some keys have none.
         either = rb"%b.*:https?|(?!.*:https?\Z)%b.*" % (2 * (re.escape(start),))
-        return KeyPattern(typed, prefix_interval(start), re.compile(either, re.DOTALL))
-    return KeyPattern(typed, prefix_interval(start + b":http"), _form(start, b"", ending))
+        return KeyPattern(prefix_interval(start), re.compile(either, re.DOTALL))
+    return KeyPattern(prefix_interval(start + b":http"), _form(start, b"", ending))
 
 
 def url_of(key: bytes) -> str:
@@ -175,21 +173,12 @@ class IndexBlock:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A URL of a data block, and where it was archived."""
-
-    key: bytes
-    """The URL in the spelling of the index."""
-    location: bytes
-
-    def capture(self) -> Capture:
-        segment, date, partition, offset, size = _LOCATION.unpack(self.location)
-        if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
-            message = f"invalid place of the record of {url_of(self.key)[:200]!r}: {size:,} bytes at {offset:,}"
-            raise BadUrlIndex(message)
-        name = f"parse-output/segment/{segment}/{date}_{partition}.arc.gz"
-        return Capture(name, offset, size, url_of(self.key))
+def _capture_at(key: bytes, location: bytes) -> Capture:
+    segment, date, partition, offset, size = _LOCATION.unpack(location)
+    if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
+        message = f"invalid place of the record of {url_of(key)[:200]!r}: {size:,} bytes at {offset:,}"
+        raise BadUrlIndex(message)
+    return Capture(f"parse-output/segment/{segment}/{date}_{partition}.arc.gz", offset, size, url_of(key))
 
 
 def parse_header(data: bytes, file_size: int) -> Header:
@@ -224,11 +213,12 @@ def parse_index_block(header: Header, number: int, data: bytes) -> IndexBlock:
     return IndexBlock(first, tuple(prefixes))
 
 
-def parse_data_block(number: int, data: bytes) -> list[Entry]:
-    entries = [Entry(*entry) for entry in _entries(number, data, 0, _LOCATION.size)]
+def parse_data_block(number: int, data: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the URLs in the spelling of the index, and their locations."""
+    entries = list(_entries(number, data, 0, _LOCATION.size))
     if not entries:
         raise _bad(number, "is empty")
-    _check_order(number, [entry.key for entry in entries])
+    _check_order(number, [key for key, _ in entries])
     return entries
 
 
@@ -319,14 +309,14 @@ class OldIndex:
                 for number in range(at, last + 1):
                     start = (number - at) * size
                     entries = parse_data_block(number, body[start : start + size])
-                    keys = entries[0].key, entries[-1].key
+                    keys = entries[0][0], entries[-1][0]
                     _check_bounds(keys, lower, extent.upper if number == extent.last else None, number)
                     lower = keys[1]
-                    for entry in entries:
-                        if entry.key >= end or requested == 0:
+                    for key, location in entries:
+                        if key >= end or requested == 0:
                             return
-                        if extent.pattern.matches(entry.key):
-                            yield entry.capture()
+                        if extent.pattern.matches(key):
+                            yield _capture_at(key, location)
                             requested = None if requested is None else requested - 1
                 at = last + 1
 
@@ -380,6 +370,5 @@ class OldIndex:
 
 
 def _check_bounds(keys: tuple[bytes, ...], lower: bytes | None, upper: bytes | None, number: int) -> None:
-    """Check that keys are inside the bounds of the blocks before and above theirs."""
     if keys and ((lower is not None and keys[0] < lower) or (upper is not None and keys[-1] > upper)):
         raise BadUrlIndex(f"block {number:,} of the index contradicts the blocks above it, or before it")

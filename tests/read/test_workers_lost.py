@@ -317,6 +317,6 @@ def test_rejects_workers_without_this_package(tmp_path: Path) -> None:
 def test_worker_uses_its_own_cache_folder(harvested: Catalogue, settings: Settings, tmp_path: Path) -> None:
     plan = harvested.captures("*.is").fetch_indexes()
     elsewhere = Settings(source=settings.source, cache=tmp_path / "not" / "here")
-    found = [run(task).value.rows for task in tasks(plan, elsewhere, size=SLICE)]
+    found = [run(task).value[0] for task in tasks(plan, elsewhere, size=SLICE)]
     assert pa.concat_tables(found).num_rows == harvested.captures("*.is").count()
     assert not (tmp_path / "not").exists()
