@@ -104,7 +104,7 @@ def several(words: str | int | Iterable[str | int]) -> list[str]:
     """Return one or several words as texts.
 
     Raises:
-        QueryError: if they are something else: the items of bytes, of a dictionary and of a DataFrame are no words.
+        QueryError: if they have another type; the items of bytes or of a DataFrame are no words.
     """
     if isinstance(words, str | int):
         return [str(words)]

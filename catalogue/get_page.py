@@ -314,7 +314,6 @@ def _distance(time: int, at: tuple[int, int] | None) -> float:
 
 
 def _least_distance(crawl: Crawl, at: tuple[int, int] | None) -> float:
-    """Return the least distance of a capture of a crawl, as far as the list of crawls says."""
     if at is None or crawl.first_fetch is None or crawl.last_fetch is None:
         return 0 if at is None else -inf
     first = crawl.first_fetch.timestamp() * 1000 - _MARGIN

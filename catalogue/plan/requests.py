@@ -83,7 +83,6 @@ def plan_requests(
 
 
 def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ByteRange | None]]:
-    """Cut a range by cached ranges, which are returned with their pieces."""
     at = range_.start
     for each in cached[bisect_right(cached, range_.start, key=attrgetter("end")) :]:
         if each.start >= range_.end:

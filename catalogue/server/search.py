@@ -159,7 +159,6 @@ def _check_numbers(limit: str, page: str) -> None:
 
 
 def _cdx_filter(field: str, values: tuple[str, ...], wildcard: str, expression: str) -> str:
-    """Return a filter of the CDX API; a regular expression for several values or wildcards."""
     found = [re.escape(value).replace(wildcard, expression) for value in values]
     if found == [re.escape(values[0])]:
         return f"={field}:{values[0]}"

@@ -263,7 +263,6 @@ class StoredCrawls:
         return sorted((file for files in found for file in files), key=lambda file: file.path)
 
     def _may_match(self, crawl: str, query: "ResolvedQuery | None") -> Callable[[dict[str, Any]], bool]:
-        """Return whether a row group may match the times of a query."""
         if query is None or (query.from_ms is None and query.to_ms is None):
             return bool
         earliest, latest, times = query.from_ms, query.to_ms, self._times.get(crawl)

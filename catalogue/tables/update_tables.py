@@ -244,6 +244,5 @@ class _Update:
 
 
 def _digest(store_id: str, rows: Mapping[str, int], last: bytes = b"") -> str:
-    """Return a digest of keys, the numbers of their rows, and the digest of the last value."""
     listed = "\n".join(f"{key} {row}" for key, row in rows.items())
     return blake2b(f"{store_id}\n{listed}\n".encode() + last, digest_size=16).hexdigest()
