@@ -173,7 +173,7 @@ class IndexBlock:
         )
 
 
-def _capture_at(key: bytes, location: bytes) -> Capture:
+def capture_at(key: bytes, location: bytes) -> Capture:
     segment, date, partition, offset, size = _LOCATION.unpack(location)
     if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
         message = f"invalid place of the record of {url_of(key)[:200]!r}: {size:,} bytes at {offset:,}"
@@ -316,7 +316,7 @@ class OldIndex:
                         if key >= end or requested == 0:
                             return
                         if extent.pattern.matches(key):
-                            yield _capture_at(key, location)
+                            yield capture_at(key, location)
                             requested = None if requested is None else requested - 1
                 at = last + 1
 

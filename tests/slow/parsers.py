@@ -36,7 +36,14 @@ from catalogue.server.search import Form, parse_form
 from catalogue.source.byte_ranges import content_range, parse_content_range
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode
 from catalogue.surt import Keys, Match, Pattern, covers, parse_key_pattern, parse_pattern, url_surtkey, url_surtkeys
-from catalogue.url_index_2012.lookup import Header, parse_data_block, parse_header, parse_index_block, parse_key_prefix
+from catalogue.url_index_2012.lookup import (
+    Header,
+    capture_at,
+    parse_data_block,
+    parse_header,
+    parse_index_block,
+    parse_key_prefix,
+)
 from tests.support.mutators import damage
 from tests.support.prefix_indexes import index_bytes, url_key
 
@@ -166,7 +173,7 @@ def _check_block(header: Header, number: int, block: bytes) -> None:
             assert high is None or key <= high
         return
     for each in parse_data_block(number, block):
-        accepted(lambda each=each: _check_url(each.capture().url), FormatError)  # type: ignore[misc]
+        accepted(lambda each=each: _check_url(capture_at(*each).url), FormatError)  # type: ignore[misc]
 
 
 def _check_url(url: str | None) -> None:
