@@ -197,7 +197,7 @@ def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
         ("query", {}, "invalid", "url is required"),
         ("query", {"url": ["a.example"], "crawls": ["latest"]}, "invalid", "unknown argument 'crawls'"),
         ("query", {"url": ["a.example"], "limit": 1000}, "invalid", "invalid limit"),
-        ("query", {"url": []}, "invalid", "invalid url: List should have at least 1 item"),
+        ("query", {"url": []}, "invalid", "invalid url: Value should have at least 1 item"),
         ("sample", {"crawl": [{}]}, "invalid", "invalid crawl: Input should be a valid string"),
         ("plan", {"url": ["a.example"], "subset": ["nosuch"]}, "invalid", "invalid subset: Input should be 'warc'"),
         ("query", {"url": ["a.example"], "columns": ["password"]}, "invalid", "password"),
