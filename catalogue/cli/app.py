@@ -194,12 +194,15 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Command(click.Command):
-    """A command that refuses to take an option twice if only the last value would be used."""
+    """A command that refuses empty values, and options given twice of which only the last value would be used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
-            _, _, given = self.make_parser(ctx).parse_args(args=[*args])
+            values, _, given = self.make_parser(ctx).parse_args(args=[*args])
             for option, times in Counter(given).items():
+                value = values.get(option.name or "")
+                if isinstance(option, click.Option) and "" in (value if isinstance(value, list) else [value]):
+                    ctx.fail(f"{option.opts[0]} is given an empty value; leave it out, or give it a value.")
                 if times > 1 and isinstance(option, click.Option) and not (option.multiple or option.is_flag):
                     ctx.fail(f"{option.opts[0]} takes one value, but is given {times} times.")
         return super().parse_args(ctx, args)

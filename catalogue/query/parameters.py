@@ -73,8 +73,8 @@ def one_of(name: str, choices: Iterable[str]) -> Callable[[str], str]:
     *others, last = choices
 
     def check(text: str) -> str:
-        if text not in {*others, last}:
-            raise QueryError(f"invalid {name} {text[:100]!r}; use {', '.join(others)} or {last}")
+        if text not in (*others, last):
+            raise QueryError(f"invalid {name} {text!r:.100}; use {', '.join(others)} or {last}")
         return text
 
     return check
@@ -105,6 +105,21 @@ def _limit(given: int) -> int:
     if not hasattr(given, "__index__") or given < 0:
         raise QueryError(f"invalid limit {given!r}; use a whole number, 0 or more")
     return min(int(given), sys.maxsize)
+
+
+def _flag(name: str) -> Callable[[object], bool]:
+    def check(given: object) -> bool:
+        if isinstance(given, str):  # 'false' would be true
+            raise QueryError(f"invalid {name} {given!r:.100}; use True or False")
+        return bool(given)
+
+    return check
+
+
+def _column(given: str) -> str:
+    if not isinstance(given, str):
+        raise QueryError(f"invalid unique {given!r:.100}; use the name of one column")
+    return given
 
 
 _SUBSETS = {
@@ -153,7 +168,11 @@ PARAMETERS = (
     Parameter("match", _MATCH, _match, example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),
     Parameter(
-        "exact_url", "Match only the exact URL, with scheme, www, letter case and slash.", kind=bool, title="Exact URL"
+        "exact_url",
+        "Match only the exact URL, with scheme, www, letter case and slash.",
+        _flag("exact_url"),
+        bool,
+        title="Exact URL",
     ),
     Parameter("columns", _COLUMNS, _names, example="url,fetch_time,fetch_status", several=True, absent=_FIXED),
     Parameter("where", _WHERE, _texts, several=True, absent=_NO_SQL),
@@ -168,9 +187,11 @@ PARAMETERS = (
         example="2022-08",
     ),
     Parameter("limit", "Stop after this many captures.", _limit, int, title="On a page", example=100),
-    Parameter("unique", "Keep only the first capture of each value of this column.", example="url"),
-    Parameter("latest", "Keep only the latest capture of each URL, or of each --unique value.", kind=bool),
-    Parameter("ordered", "Sort by key, time and crawl, with all captures in memory.", kind=bool, absent=_SORTED),
+    Parameter("unique", "Keep only the first capture of each value of this column.", _column, example="url"),
+    Parameter("latest", "Keep only the latest capture of each URL, or of each --unique value.", _flag("latest"), bool),
+    Parameter(
+        "ordered", "Sort by key, time and crawl, with all captures in memory.", _flag("ordered"), bool, absent=_SORTED
+    ),
     Parameter("index", _INDEX, one_of("index", (AUTO, *INDEXES)), example="cdx", choices=_INDEXES),
 )
 

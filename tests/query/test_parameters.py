@@ -50,6 +50,12 @@ def test_python_has_the_parameters_with_their_defaults() -> None:
         ({"where": [True, ["fetch_status = 200"]]}, "invalid value of type list"),
         ({"limit": "5"}, "invalid limit '5'; use a whole number"),
         ({"limit": 5.0}, "invalid limit 5.0; use a whole number"),
+        ({"latest": "false"}, "invalid latest 'false'; use True or False"),
+        ({"ordered": "no"}, "invalid ordered 'no'; use True or False"),
+        ({"exact_url": "0"}, "invalid exact_url '0'; use True or False"),
+        ({"unique": ["url"]}, r"invalid unique \['url'\]; use the name of one column"),
+        ({"match": ["host"]}, r"invalid match \['host'\]; use exact, prefix"),
+        ({"index": 5}, "invalid index 5; use auto, columnar"),
     ],
 )
 def test_python_refuses_values_of_other_types(given: dict[str, Any], says: str) -> None:
