@@ -116,7 +116,9 @@ class Form:
 
 def parse_form(form: Form) -> Query | Form:
     """Return the query of all pages, or the form with errors."""
-    given = {each.name: form[each.field] for each in PARAMETERS if form[each.field]}
+    given: dict[str, Any] = {
+        each.name: each.kind is bool or form[each.field] for each in PARAMETERS if form[each.field]
+    }
     checks: dict[str, Callable[[], object]] = {
         each.field: partial(each.parse, given[each.name]) for each in PARAMETERS if each.name in given
     }
@@ -139,9 +141,7 @@ def parse_form(form: Form) -> Query | Form:
             errors["to"] = f"{form['to']} is before {form['from']}"
     if errors:
         return replace(form, errors=errors)
-    flags = {each.name: True for each in PARAMETERS if each.kind is bool and each.name in given}
-    options: Any = given | flags
-    return Query.of(form["url"], crawls=form.crawls or STORED, **options)
+    return Query.of(form["url"], crawls=form.crawls or STORED, **given)
 
 
 def _check_url(text: str, match: str, *, exact_url: bool) -> None:
