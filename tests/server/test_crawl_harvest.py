@@ -19,7 +19,7 @@ from catalogue.errors import Busy
 from catalogue.server.crawl_harvest import OnDemandHarvester
 from catalogue.session import Session
 from catalogue.settings import Settings
-from tests.support.amounts import in_part, in_soak
+from tests.support.amounts import EXAMPLES, in_part, in_soak
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
 from tests.support.serving import Failing, get, harvested_in_part, serving
@@ -77,7 +77,12 @@ def test_what_is_stored_changes_no_answer(
 ) -> None:
     (crawl, urls), answers = crawl_and_urls, dict[str, list[tuple[int, list[str]]]]()
     hosts = sorted({url.split("/")[2] for url in urls})
-    patterns = [*urls[:: len(urls) // 4], *(f"{host}/*" for host in hosts[::9]), f"*.{hosts[1]}", "*.nowhere.example"]
+    patterns = [
+        *urls[:: len(urls) // 4],
+        *(f"{host}/*" for host in hosts[:: -(-len(hosts) // EXAMPLES)]),
+        f"*.{hosts[1]}",
+        "*.nowhere.example",
+    ]
     for name, words in STORED.items():
         chosen = Settings(source=str(whole_mirror), cache=tmp_path / name / "cache")
         with catalogue.open(tmp_path / name / "data", settings=chosen) as cat:
