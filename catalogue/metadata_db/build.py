@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _OF_CRAWL = ("column_chunks", "row_groups", "pages", "files")
 """Tables whose rows belong to the table of a crawl."""
 _BUFFER = 1 << 20
+_PART = 4 << 20
+"""Bytes of JSON that are loaded at a time."""
 _PLAIN = "hive_partitioning = false"
 """An option against columns of values in the path of the data folder, such as ``crawl=...``."""
 
@@ -187,18 +189,25 @@ class Build:
     def _load_rows(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
         """Run a statement of ``queries/`` with ``read_json`` options for the rows in place of ``$rows``.
 
-        DuckDB reads the temporary file without pandas and a part at a time.
+        DuckDB reads them from temporary files without pandas. Each has about ``_PART`` bytes, as the lists of thousands
+        of rows are expanded at once.
         """
-        path, longest = self._folder / "rows.json", 0
-        with create(path, buffering=_BUFFER) as file:
-            for row in rows:
-                line = json.dumps(row).encode() + b"\n"
-                longest = max(longest, len(line))
-                file.write(line)
-        # DuckDB's buffers have twice this size; by default 32 MB.
-        options = f"format = 'newline_delimited', maximum_object_size = {max(longest, _BUFFER)}, {_PLAIN}"
-        self._db.execute(statement(name, self._dataset).replace("$rows", f"{file_literal(path)}, {options}"))
-        path.unlink()
+        path, sql, lines = self._folder / "rows.json", statement(name, self._dataset), map(_json_line, rows)
+        while line := next(lines, b""):
+            longest = written = 0
+            with create(path, buffering=_BUFFER) as file:
+                while line:
+                    file.write(line)
+                    longest, written = max(longest, len(line)), written + len(line)
+                    line = next(lines, b"") if written < _PART else b""
+            # DuckDB's buffers have twice this size; by default 32 MB.
+            options = f"format = 'newline_delimited', maximum_object_size = {max(longest, _BUFFER)}, {_PLAIN}"
+            self._db.execute(sql.replace("$rows", f"{file_literal(path)}, {options}"))
+            path.unlink()
+
+
+def _json_line(row: dict[str, Any]) -> bytes:
+    return json.dumps(row).encode() + b"\n"
 
 
 def _schema_row(digest: str, schema: str) -> dict[str, Any]:
