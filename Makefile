@@ -80,7 +80,7 @@ wheel: dist/compiled  ## The wheel with compiled modules for this Python, in dis
 
 # For Linux in general: auditwheel renames each wheel by the oldest glibc that has the symbols it uses. Each wheel must
 # run in an empty environment. Missing versions of Python are skipped; PYTHONS may also contain paths.
-PYTHONS = 3.11 3.12 3.13
+PYTHONS = 3.11 3.12 3.13 3.14
 wheels: dist/compiled  ## Compiled wheels for the Pythons of this machine, in dist/wheels
 	rm -rf dist/wheels build/linux
 	for python in $(PYTHONS); do \
