@@ -55,9 +55,6 @@ def test_real_client_uses_a_real_process(command: Command, page_url: str, tmp_pa
     anyio.run(talk)
 
 
-# ---- messages by hand ----
-
-
 class Talk:
     """A process, and messages to it."""
 
@@ -152,9 +149,6 @@ def test_interrupt_ends_a_waiting_call(command: Command, miniature: Miniature) -
         talk.process.send_signal(signal.SIGINT)
         assert talk.process.wait(timeout=30) == 130
         assert talk.process.stderr.read().splitlines()[-1] == b"stopped"
-
-
-# ---- HTTP ----
 
 
 def test_http_accepts_local_clients_alone_and_shares_one_budget(

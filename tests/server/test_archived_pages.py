@@ -39,12 +39,7 @@ from tests.support.served_records import (
 from tests.support.serving import Answer, get, serving, serving_harvested
 
 hostile = pytest.fixture(scope="module")(serving_hostile)
-
-
 address = pytest.fixture(scope="module")(serving_harvested)
-
-
-# ---- what was archived ----
 
 
 @pytest.fixture(scope="module")
@@ -151,9 +146,6 @@ def test_prefers_the_requested_url_and_says_if_it_is_another(tmp_path: Path) -> 
             assert (got.text, got.headers.get("x-archive-exact")) == (body, exact), url
 
 
-# ---- other forms ----
-
-
 def test_text_form(hostile: str) -> None:
     got = page(hostile, "script", "text_")
     assert (got.status, got.text.strip()) == (200, "hello there")
@@ -189,9 +181,6 @@ def test_warc_form_is_a_download(hostile: str) -> None:
     assert gzip.decompress(got.body).startswith(b"WARC/1.0")
 
 
-# ---- what there is not ----
-
-
 def test_no_capture_is_404(address: str, crawl: str) -> None:
     got = get(address, f"/{crawl}/2022id_/https://nowhere.example/%C3%A9?a=%3Cb%3E")
     assert got.status == 404
@@ -219,9 +208,6 @@ def test_rejects_invalid_paths(address: str, crawl: str, target: str, status: in
     assert message in got.json["message"]
 
 
-# ---- records that are not what the index says ----
-
-
 def test_wrong_records_are_errors_that_clients_do_not_retry(tmp_path: Path) -> None:
     records = [(url_of(name), TIME, PAGES[name]) for name in ("charset", "gone", "script")]
     wrong: dict[str, Any] = {
@@ -246,9 +232,6 @@ def test_incomplete_answers_are_not_cached(hostile: str, tmp_path: Path) -> None
     with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
         assert page(address, "script").headers["cache-control"] == "no-store"
     assert page(hostile, "script").headers["cache-control"] == "public, max-age=86400"
-
-
-# ---- archived pages have no effect on the server's own pages ----
 
 
 def header_lines(address: str, name: str) -> list[tuple[str, str]]:
@@ -335,7 +318,6 @@ def test_refuses_other_destinations(hostile: str, purpose: str) -> None:
 
 
 names = st.one_of(st.binary(max_size=40), st.sampled_from([b"Set-Cookie", b"X-A", b"status"]))
-
 heads = st.lists(st.tuples(names, st.binary(max_size=60)), max_size=20)
 
 

@@ -24,10 +24,7 @@ from tests.support.web_pages import serving_site
 TELEPHONE, DESK = 320, 1280
 ENTER, TAB = "\ue007", "\ue004"  # as WebDriver names keys
 OVERFLOW = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
-
 pytestmark = without_browser
-
-
 site = pytest.fixture(scope="module")(serving_site)
 WAITING = f"/search?url=example.com/*&crawl={CRAWL}"
 
@@ -201,8 +198,6 @@ def test_pages_fit_and_do_not_violate_wcag(chromium: Any, site: str, crawl: str,
     check(address + WAITING, ".notice, .captures")  # may be incomplete
     messages(chromium)
 
-
-# ---- archived pages ----
 
 ACTING = """<html><head><title>as archived</title>
 <meta http-equiv="refresh" content="0; url=//HERE/refresh"><meta http-equiv="set-cookie" content="meta=1">

@@ -86,9 +86,6 @@ def test_paging_takes_linear_time() -> None:
     assert time.process_time() - began < 5  # quadratic time would be a minute
 
 
-# ---- of real crawls ----
-
-
 def page_lines(cat: Catalogue, crawl: str, url: str, number: int, size: int) -> tuple[int, list[str]]:
     """Return the number of pages, and the lines of one."""
     parameters = {"url": url, "page": str(number), "pageSize": str(size), "output": "text", "fl": "urlkey,timestamp"}

@@ -16,8 +16,6 @@ from tests.support.cdx_oracle import Oracle
 IS_MISSING = programs() is None
 pytestmark = pytest.mark.skipif(IS_MISSING, reason=f"{VARIABLE} is not set, or names a folder without pywb")
 SENT = part_of(EXCHANGES, 9)
-
-
 oracle = pytest.fixture(scope="module")(oracle_of)
 known = pytest.fixture(scope="module")(known_of)
 

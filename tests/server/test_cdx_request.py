@@ -60,9 +60,6 @@ def test_query_times_include_all_requested_times(digits: str, moment: Any) -> No
         assert milliseconds < last.times[1]
 
 
-# ---- filters ----
-
-
 @settings(max_examples=8 * settings().max_examples)
 @given(
     st.sampled_from(["", "!"]),

@@ -9,8 +9,6 @@ from tests.support.cdx_oracle import Oracle, Page
 from tests.support.serving import serving_harvested
 
 base = pytest.fixture(scope="module")(serving_harvested)
-
-
 oracle = pytest.fixture(scope="module")(oracle_of)
 known = pytest.fixture(scope="module")(known_of)
 

@@ -30,8 +30,6 @@ from tests.support.served_records import harvest
 from tests.support.serving import Answer, get, serving, serving_harvested
 
 DOCUMENT = application().openapi()
-
-
 address = pytest.fixture(scope="module")(serving_harvested)
 
 
@@ -62,8 +60,6 @@ def as_json(row: dict[str, Any]) -> str:
     }
     return json.dumps(values, sort_keys=True)
 
-
-# ---- captures ----
 
 PATTERNS = ["*.example.com", "example.com", "example.com/*", "*.org", "https://example.com/dir/page", "com."]
 QUERIES = st.fixed_dictionaries(
@@ -152,9 +148,6 @@ def test_reports_missing_files(tmp_path: Path) -> None:
         assert (row["files_listed"], row["files_harvested"], row["files_failed"]) == (2, 1, 1)
 
 
-# ---- plans, row groups, status ----
-
-
 @pytest.fixture(scope="module")
 def untaught(
     untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
@@ -220,9 +213,6 @@ def test_without_harvest(tmp_path: Path) -> None:
         ):
             got = get(address, f"/api/{name}")
             assert (got.status, got.json["message"]) == (404, message)
-
-
-# ---- errors ----
 
 
 @pytest.mark.parametrize(

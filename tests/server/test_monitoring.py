@@ -22,7 +22,6 @@ from tests.support.serving import get, running, serving, serving_harvested
 from tests.support.web_pages import page
 
 base = pytest.fixture(scope="module")(serving_harvested)
-
 PRODUCTION = (Path(__file__).parents[2] / "docs/how-to/production.md").read_text(encoding="utf-8")
 
 

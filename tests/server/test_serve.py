@@ -36,9 +36,6 @@ from tests.support.serving import get, harvested_in_part, running, serving, serv
 base = pytest.fixture(scope="module")(serving_harvested)
 
 
-# ---- crawls ----
-
-
 @pytest.mark.parametrize(
     ("headers", "address"),
     [
@@ -73,9 +70,6 @@ def assert_addresses(base: str, headers: dict[str, str], address: str) -> None:
     for each in listed:
         assert each["timegate"] == f"{address}/{each['id']}/"
     connection.close()
-
-
-# ---- transport ----
 
 
 def test_compresses_large_answers_on_request(base: str, crawl: str) -> None:
@@ -140,9 +134,6 @@ def test_limits_requests(base: str, crawl: str) -> None:
     assert get(base, f"/{crawl}-index?url=a.com" + "&filter=x" * 60).status == 400
     assert get(base, f"/{crawl}-index?url={'a' * 40_000}").status in {400, 404}
     assert get(base, f"/{crawl}-index?url=example.com/%E9").status in {200, 404}
-
-
-# ---- the queue ----
 
 
 def test_parallel_answers_equal_single_ones(base: str, crawl: str) -> None:
@@ -278,9 +269,6 @@ def test_limit_bounds_memory_for_half_a_million_captures(settings: Settings, tmp
     first = ["20220808230640", "20220808230641", "20220808230642", "20220808230643"]
     assert answer.text.splitlines() == first
     assert peak < 600 << 20
-
-
-# ---- the command ----
 
 
 def test_refuses_used_port(asking: Command) -> None:

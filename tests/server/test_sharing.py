@@ -28,10 +28,8 @@ THREADS, QUERIES, POOL = 8, 2, 4
 DIFFERENT = 17
 """Different ones, so that equal ones are often run at the same time."""
 COLUMNS = [*IDENTITY, "fetch_status", "url_host_name"]
-
 _PLAIN = re.compile(r"https?://[a-z0-9.-]+\.[a-z]+/[\w./-]*")
 """A URL whose parts are valid patterns."""
-
 Query = Callable[[Catalogue], object]
 
 

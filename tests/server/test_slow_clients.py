@@ -136,9 +136,6 @@ def test_closes_connections_without_complete_head(harvested_data: Path, settings
         service.close()
 
 
-# ---- too many connections ----
-
-
 @contextmanager
 def command_limited_to(soft: int, hard: int, asking: Command) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run the command with limits of open files; yield its address."""
@@ -176,9 +173,6 @@ def test_raises_limit_of_open_files_and_replaces_connections_at_it(asking: Comma
             assert b"out of system resource" in process.stderr.readline()
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
             assert answer.read().startswith(b"HTTP/1.1 200 OK")
-
-
-# ---- other clients ----
 
 
 def test_answers_pipelined_requests_in_order(base: str, crawl: str) -> None:

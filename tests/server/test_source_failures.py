@@ -20,8 +20,6 @@ from tests.support.faults import Fault, FaultServer, Kind
 from tests.support.metrics import answers, samples
 from tests.support.serving import Failing, get, harvested_in_part, serving
 
-# ---- transport ----
-
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
@@ -45,9 +43,6 @@ def test_streams_parts(large: tuple[Path, list[str]], settings: Settings, tmp_pa
         assert answer.text.splitlines() == keys
         assert get(address, f"{path}&sort=reverse").text.splitlines() == keys[::-1]
         assert get(address, f"{path}&limit=17000").text.splitlines() == keys[:17_000]
-
-
-# ---- a source that fails ----
 
 
 @contextmanager

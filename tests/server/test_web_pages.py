@@ -42,7 +42,6 @@ UNLINKED = [
 ]
 """URLs without a path to their record."""
 HOSTILE = "http://evil.example/<script>alert('1')</script>?a=\"b\"&c=%41#frag"
-
 NOTHING = "\N{EN DASH}"
 
 

@@ -75,9 +75,6 @@ def test_rejects_contradictory_content_range(text: str) -> None:
         parse_content_range(text)
 
 
-# Which bytes answer a request
-
-
 def test_resolves_ranges_against_the_file_size() -> None:
     assert resolve(SuffixRange(8), 100) == ByteRange(92, 100)
     assert resolve(SuffixRange(100), 100) == ByteRange(0, 100)
@@ -91,9 +88,6 @@ def test_rejects_ranges_outside_of_the_file() -> None:
         resolve(ByteRange(99, 101), 100)
     with pytest.raises(WrongRange, match="the file is empty"):
         resolve(SuffixRange(8), 0)
-
-
-# Merging
 
 
 def test_merges_ranges_within_gap_and_length() -> None:

@@ -38,9 +38,6 @@ folder = pytest.fixture(cache_folder)
 cache = pytest.fixture(large_cache)
 
 
-# The limit
-
-
 def test_does_not_cache_bodies_over_an_eighth_of_the_limit(folder: Path) -> None:
     put(RangeCache(folder, 0), (0, 1))
     put(RangeCache(folder, 807), (0, 101))
@@ -102,9 +99,6 @@ def test_removes_leftovers_of_a_kill(folder: Path) -> None:
     assert len(list(folder.iterdir())) == 1
 
 
-# Sharing
-
-
 def test_cache_folder_is_private(cache: RangeCache, folder: Path) -> None:
     put(cache, (0, 10))
     assert [path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*"))] == [0, 0, 0]
@@ -152,9 +146,6 @@ def test_cache_survives_a_kill(folder: Path) -> None:
     put(cache, (0, 1000), path="new")
     assert got(cache, 0, 1000, path="new") == DATA[:1000]
     assert size(folder) <= 300_000
-
-
-# Disks that fail
 
 
 FULL = """

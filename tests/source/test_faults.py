@@ -29,7 +29,6 @@ from tests.support.sources import (
 PROMPT = sorted(set(ALL_KINDS) - SLOW, key=str)
 EASILY_READ = 64 << 10
 """Surplus bytes that a server may send before it detects that the client has closed the connection."""
-
 each_kind_of_range = pytest.mark.parametrize("requested", RANGES.values(), ids=RANGES)
 both_protocols = pytest.mark.parametrize("protocol", ["http", "s3"])
 

@@ -92,9 +92,6 @@ def test_slower_process_keeps_its_rate(tmp_path: Path) -> None:
     assert (fast.rate, slow.rate) == (2.5, 2.5)
 
 
-# ---- blocks ----
-
-
 def test_simultaneous_403s_are_one_block() -> None:
     clock = FakeClock()
     limiter = Limiter(POLICY, clock=clock)
@@ -148,9 +145,6 @@ def test_block_applies_to_clients_that_wait_for_a_slot() -> None:
         return limiter.blocked(requested)
 
     assert clock.run(limiter.acquire, answered) == [START + 300.5, 300.0]
-
-
-# ---- the machine's clock ----
 
 
 def test_system_clock_waits_and_can_be_stopped() -> None:

@@ -117,9 +117,6 @@ def test_another_version_is_requested_once_more() -> None:
     assert source.requests == 2
 
 
-# ---- throttling ----
-
-
 @pytest.mark.parametrize("jitter", [0.0, 0.25, 0.999])
 def test_waits_double_with_jitter(jitter: float) -> None:
     clock = FakeClock()
@@ -151,9 +148,6 @@ def test_reports_the_reason_of_waits() -> None:
     source = source_of(Throttled("slow down"), Unreachable("broken"), Blocked("blocked"), GOOD, notify=messages.append)
     assert source.get("x") is GOOD
     assert messages == ["slow down; waiting 10 s", "blocked; waiting 300 s before one more try"]
-
-
-# ---- giving up ----
 
 
 def test_gives_up_a_host_that_only_throttles() -> None:
@@ -200,9 +194,6 @@ def test_close_ends_waits() -> None:
             with pytest.raises(SourceUnavailable, match="closed"):
                 future.result(timeout=5)
     assert inner.closed
-
-
-# ---- ignored ranges, and connections that fail ----
 
 
 @pytest.mark.parametrize(("policy", "requests"), [(Policy(), 2), (COMMON_CRAWL, 4), (S3_COMMON_CRAWL, 4)])

@@ -53,9 +53,6 @@ def throttled(request: Callable[..., object], *arguments: object) -> Throttled:
     return raised.value
 
 
-# ---- blocks ----
-
-
 def test_block_pauses_all_threads_for_twenty_minutes() -> None:
     host = blocked_until(inf)
     source = host.open(Policy(rate=5.0, burst=1, connections=4))
@@ -112,9 +109,6 @@ def test_403_for_one_file_ends_a_block() -> None:
             source.get("x")
     assert host.times == [0.0, 300.0, pytest.approx(300.4, abs=0.5)]
     assert source.limiter.state.blocks == 0
-
-
-# ---- max_wait ----
 
 
 def test_timeout_while_waiting_for_a_slot_uses_no_slot() -> None:
@@ -218,9 +212,6 @@ def test_max_wait_includes_request_time() -> None:
     with pytest.raises(Unreachable, match=r"^no answer$"):  # no wait, but no time left
         source.get("x")
     assert source.requests == 1
-
-
-# ---- hosts that were given up ----
 
 
 @pytest.mark.parametrize("max_wait", [inf, 5.0])

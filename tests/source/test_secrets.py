@@ -120,9 +120,6 @@ def test_shows_addresses_without_secrets(text: str, shown: str) -> None:
     assert without_secrets(text) == shown
 
 
-# ---- settings of the environment ----
-
-
 def test_verbose_shows_settings_of_the_environment(command: Command) -> None:
     with FaultServer({}) as proxy:
         place = proxy.url.removeprefix("http://").rstrip("/")
@@ -177,9 +174,6 @@ def test_server_shows_no_secret(untaught_data: Path, tmp_path: Path, monkeypatch
         assert MARK not in repr(shown)
         assert source.requests > 2
     assert not canaries.kept_in(tmp_path)
-
-
-# ---- other hosts ----
 
 
 @pytest.fixture

@@ -233,9 +233,6 @@ def test_interrupted_requests_free_their_host(tmp_path: Path) -> None:
                 source.get(PATH, SUFFIX)
 
 
-# ---- quotas ----
-
-
 @given(
     st.integers(1, 40),
     st.floats(1.0, 400.0),
@@ -322,9 +319,6 @@ def test_quota_of_a_host_leaves_requests_to_the_other(tmp_path: Path) -> None:
             assert source.hosts_of()[0].seconds_to_wait() > 280
 
 
-# ---- time ----
-
-
 @in_part(2)
 @pytest.mark.parametrize("rate", [50.0, 100.0])
 def test_two_hosts_take_at_most_six_tenths_of_the_time(rate: float, tmp_path: Path) -> None:
@@ -344,9 +338,6 @@ def test_two_hosts_take_at_most_six_tenths_of_the_time(rate: float, tmp_path: Pa
         of_first = Host("first", server.url, rate=50.0)
         alone = seconds((of_first,), "alone")
         assert seconds((of_first, other.rules), "both") <= 0.6 * alone
-
-
-# ---- advice ----
 
 
 def test_block_of_the_default_source_names_the_second_host(tmp_path: Path) -> None:

@@ -36,9 +36,6 @@ def cache(tmp_path: Path) -> RangeCache:
     return RangeCache(tmp_path / "cache", LARGE)
 
 
-# ---- over HTTP ----
-
-
 def over(server: FaultServer, cache: RangeCache) -> SharedSource:
     return SharedSource(open_http(server.url, connections=THREADS), cache)
 
@@ -165,9 +162,6 @@ def test_close_ends_shared_waits(cache: RangeCache) -> None:
         for each in running:
             with pytest.raises(SourceUnavailable):
                 each.result(SOON)
-
-
-# ---- waits ----
 
 
 class Interrupted(BaseException):

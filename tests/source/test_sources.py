@@ -118,9 +118,6 @@ def test_closed_source_raises(source: Source) -> None:
         source.get(PATH, SUFFIX)
 
 
-# ---- HTTP and S3 ----
-
-
 def test_request_headers(served: Served) -> None:
     source = served.source
     etag = source.get(PATH, SUFFIX).etag
@@ -190,9 +187,6 @@ def test_missing_credentials_error_names_the_next_step(
         assert server.requests == 0
     assert "aws configure" in str(raised.value)
     assert "the default source, which needs none" in str(raised.value)
-
-
-# ---- folders ----
 
 
 def test_rejects_files_that_changed(folder: Path) -> None:

@@ -187,9 +187,6 @@ def test_rejects_unreadable_certificate_files(
     assert threading.active_count() <= threads
 
 
-# ---- through a proxy ----
-
-
 class Tunnel(threading.Thread):
     """A proxy that opens one tunnel at a time and records requests; with an identity, clients reach it by TLS."""
 

@@ -14,9 +14,6 @@ from tests.support import serving
 from tests.support.cdx_known import Known
 from tests.support.cdx_oracle import JSON_TYPE, TYPES, Answer, Capture, Oracle, Page, parameters
 
-# ---- answers ----
-
-
 Reply = serving.Answer
 
 
@@ -27,7 +24,6 @@ def send(base: str, path: str) -> Reply:
 
 Send = Callable[[str, str], Reply]
 """The type of ``send``."""
-
 Check = Callable[[Reply, Known, str], bool]
 """Whether the reply of a server at a base is correct."""
 
@@ -162,9 +158,6 @@ def _check_partition(send: Callable[[str], Reply], path: str, count: str, captur
     return found
 
 
-# ---- checks without the oracle ----
-
-
 def _message(status: int, text: str = "") -> Check:
     """JSON with a message that contains a text."""
 
@@ -217,11 +210,8 @@ def _crawl_list(reply: Reply, known: Known, base: str) -> bool:
 
 
 _EMPTY = "200 without a body if nothing is found"
-
 _CRASH = "500, which clients retry for ever"
-
 _HOME = "a page of its own"
-
 _PORTS = "passes over hosts with a port"
 
 EXCHANGES = (

@@ -256,9 +256,6 @@ def _number(last: dict[str, str], name: str, usual: int) -> int:
         raise Refused(message) from None
 
 
-# ---- filters and order ----
-
-
 def passes(given: dict[str, list[str]], capture: Capture) -> bool:
     start, end = (given.get("from") or given.get("from_ts") or [""])[-1], given.get("to", [""])[-1]
     if not start + _EARLIEST[len(start) :] <= capture.timestamp <= end + _LATEST[len(end) :]:
@@ -313,9 +310,6 @@ def _limit(last: dict[str, str]) -> int:
 
 def _seconds(timestamp: str) -> float:
     return datetime.strptime(timestamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
-
-
-# ---- formats ----
 
 
 def _as_json(capture: Capture, names: Sequence[str] | None) -> str:

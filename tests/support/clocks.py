@@ -8,7 +8,6 @@ from typing import TypeVar
 from catalogue.errors import SourceUnavailable
 
 T = TypeVar("T")
-
 START = 1000.0
 """Time of a new clock, in seconds."""
 

@@ -56,7 +56,6 @@ needs_extensions = pytest.mark.skipif(
 
 SUMS = "count(*) AS n, sum(warc_record_offset)::VARCHAR AS offsets, sum(epoch_ms(fetch_time))::VARCHAR AS times"
 """Aggregates of the rows that a query finds, to compare engines."""
-
 Truth: TypeAlias = Callable[[str], dict[str, Any]]
 """``SUMS`` of the rows that match a condition."""
 

@@ -18,7 +18,6 @@ from tests.support.footers import write
 from tests.support.mirrors import crawl_of, index_paths, read_footer
 
 KEY, PLAIN, FEW = "url_surtkey", "url", "content_languages"
-
 ROWS = 130
 
 

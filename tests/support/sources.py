@@ -35,12 +35,10 @@ OTHER = random.Random(2).randbytes(300_000)
 FILES = {PATH: DATA, "other.parquet": OTHER}
 AGENT = "commoncrawl-catalogue/1 (me@example.org)"
 BUCKET = "a-bucket"
-
 SUFFIX = SuffixRange(5000)
 BOUNDED = ByteRange(1000, 6000)
 RANGES: dict[str, ByteRange | SuffixRange] = {"suffix": SUFFIX, "bounded": BOUNDED}
 BODIES: dict[ByteRange | SuffixRange, bytes] = {SUFFIX: DATA[-5000:], BOUNDED: DATA[1000:6000]}
-
 SHORT_TIMEOUTS = Timeouts(connect=10.0, silence=2.0, total=3.0)
 """Short for slow faults, but long enough for correct responses on a busy machine."""
 

@@ -37,7 +37,6 @@ OF_COMMANDS = {
     "serve": "catalogue.server",
 }
 """Packages and modules that only one command needs, and that take long to import."""
-
 ROOT = Path(__file__).parents[2]
 _LAST = 2.0
 """Seconds without a connection after which the process ends."""
@@ -179,9 +178,6 @@ def _start(listener: socket.socket, preload: str) -> None:
         pass_fds=[listener.fileno()],
     )
     atexit.register(process.wait)  # called after the connection is closed
-
-
-# ---- in the process that forks ----
 
 
 def main(listener: socket.socket) -> None:
