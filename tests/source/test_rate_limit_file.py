@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,25 +16,6 @@ from tests.support.clocks import START, FakeClock
 
 POLICY = Policy(rate=5.0, connections=4, slow_down=10.0)
 ROOT = Path(__file__).parents[2]
-
-
-def test_block_is_shared_between_processes(tmp_path: Path) -> None:
-    file = tmp_path / "host.json"
-    code = (
-        "import sys; from pathlib import Path; from catalogue.source.rate_limit import Limiter, Policy, SystemClock\n"
-        "limiter = Limiter(Policy(rate=5.0), clock=SystemClock(), file=Path(sys.argv[1]))\n"
-        "limiter.note_suffixes(ignored=True)\n"
-        "print(round(limiter.blocked(limiter.acquire()), 6))"
-    )
-    ran = subprocess.run([sys.executable, "-c", code, file], cwd=ROOT, check=True, capture_output=True, timeout=60)
-    assert ran.stdout == b"300.0\n"
-    clock = FakeClock(time.monotonic())
-    limiter = Limiter(POLICY, clock=clock, file=file)
-    assert limiter.state.ignores_suffixes
-    limiter.acquire()
-    (wait,) = clock.waits
-    assert 240 < wait <= 300
-    assert limiter.blocked(clock.now()) == pytest.approx(900.0)
 
 
 def test_two_processes_share_the_rate(tmp_path: Path) -> None:

@@ -11,39 +11,12 @@ import pytest
 from catalogue.errors import Blocked, CatalogueError, Forbidden, SourceUnavailable, Throttled, Unreachable
 from catalogue.source.rate_limit import COMMON_CRAWL, Limiter, Policy
 from catalogue.source.retry import PoliteSource
-from tests.support.answers import GOOD, Answer, Answers
+from tests.support.answers import GOOD, Answer, Answers, TimedHost
 from tests.support.clocks import START, FakeClock
 
-POLICY = Policy(rate=5.0, connections=4, slow_down=10.0)
 
-
-class Host:
-    """A host whose answers depend on the seconds since the start and on the path, and the times of its requests."""
-
-    def __init__(self, answer: Callable[[float, str], Answer]) -> None:
-        self.clock = FakeClock()
-        self.times: list[float] = []
-        self._answer = answer
-
-    def _answered(self, path: str) -> Answer:
-        self.times.append(self.clock.now() - START)
-        return self._answer(self.times[-1], path)
-
-    def open(
-        self,
-        policy: Policy = POLICY,
-        *,
-        file: Path | None = None,
-        max_wait: float = inf,
-        jitter: float = 0.5,
-        notify: Callable[[str], None] = lambda _: None,
-    ) -> PoliteSource:
-        limiter = Limiter(policy, clock=self.clock, file=file)
-        return PoliteSource(Answers(self._answered), limiter, jitter=lambda: jitter, max_wait=max_wait, notify=notify)
-
-
-def blocked_until(seconds: float) -> Host:
-    return Host(lambda time, _: Blocked("blocked") if time < seconds else GOOD)
+def blocked_until(seconds: float) -> TimedHost:
+    return TimedHost(lambda time, _: Blocked("blocked") if time < seconds else GOOD)
 
 
 def throttled(request: Callable[..., object], *arguments: object) -> Throttled:
@@ -76,33 +49,8 @@ def test_threads_continue_at_half_the_rate_after_a_block() -> None:
     assert 1219 < late[-1] < 1222
 
 
-def test_block_pauses_the_other_process(tmp_path: Path) -> None:
-    host = blocked_until(100)
-    one, other = (host.open(file=tmp_path / "host.json") for _ in range(2))
-    with pytest.raises(Blocked):
-        PoliteSource(one.inner, one.limiter, attempts=1).get("x")
-    assert host.times == [0.0]
-    assert other.get("x") == one.get("x") == GOOD
-    assert host.times[1] == 300.0
-    assert 300 <= host.times[2] < 302
-    assert one.limiter.rate == other.limiter.rate == 2.5
-
-
-def test_403_for_one_file_pauses_nothing() -> None:
-    host = Host(lambda _, path: Forbidden("AccessDenied") if path == "3" else GOOD)
-    source = host.open(Policy())
-    for path in "012345":
-        if path == "3":
-            with pytest.raises(Forbidden, match="AccessDenied"):
-                source.get(path)
-        else:
-            source.get(path)
-    assert host.times == [0.0] * 6
-    assert host.clock.waits == []
-
-
 def test_403_for_one_file_ends_a_block() -> None:
-    host = Host(lambda time, _: Forbidden("x") if time else Blocked("x"))
+    host = TimedHost(lambda time, _: Forbidden("x") if time else Blocked("x"))
     source = host.open()
     for _ in range(2):
         with pytest.raises(Forbidden):
@@ -192,7 +140,7 @@ def test_probe_is_sent_by_a_client_that_may_wait(tmp_path: Path) -> None:
 
 
 def test_max_wait_covers_all_attempts() -> None:
-    host = Host(lambda _, __: Throttled("slow down"))
+    host = TimedHost(lambda _, __: Throttled("slow down"))
     source = host.open(COMMON_CRAWL, max_wait=60.0)
     assert throttled(source.get, "x").retry_after == 45.0
     assert host.clock.waits == [11.25, 22.5]  # the next wait of 45 s is too long
@@ -204,7 +152,7 @@ def test_max_wait_includes_request_time() -> None:
         host.clock.advance(20.0)
         return Unreachable("no answer")
 
-    host = Host(fail_late)
+    host = TimedHost(fail_late)
     source = host.open(Policy(), max_wait=30.0)
     error = throttled(source.get, "x")
     assert (source.requests, str(error)) == (2, "no answer; try again in 1 s")
@@ -216,7 +164,7 @@ def test_max_wait_includes_request_time() -> None:
 
 @pytest.mark.parametrize("max_wait", [inf, 5.0])
 def test_unavailable_host_is_retried_after_an_hour(max_wait: float) -> None:
-    host = Host(lambda time, _: GOOD if time > 5000 else Unreachable("broken"))
+    host = TimedHost(lambda time, _: GOOD if time > 5000 else Unreachable("broken"))
     source = host.open(Policy(), max_wait=max_wait, jitter=0.0)
 
     def outcome() -> type[Exception] | None:

@@ -17,12 +17,12 @@ from catalogue.errors import Blocked, FileChanged, NotFound, SourceError, Thrott
 from catalogue.settings import DEFAULT_SOURCE, Host, Settings
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.open import open_source
-from catalogue.source.rate_limit import Limiter, Policy
+from catalogue.source.rate_limit import Policy
 from catalogue.source.retry import PoliteSource, get_tail
 from tests.support.amounts import in_part
-from tests.support.answers import GOOD, Answers
-from tests.support.clocks import START, FakeClock
-from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, first, seeded
+from tests.support.answers import GOOD, TimedHost
+from tests.support.clocks import FakeClock
+from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, first, on_suffixes, seeded
 from tests.support.second_hosts import SecondHost, second_host
 from tests.support.sources import SUFFIX, quick
 
@@ -191,8 +191,7 @@ def test_new_version_of_the_pinned_host_is_an_error(tmp_path: Path) -> None:
 
 
 def test_host_that_ignores_suffixes_is_not_asked_for_ends(tmp_path: Path) -> None:
-    ignoring = Fault(Kind.WHOLE_FILE)
-    script = lambda each: ignoring if each.headers.get("range", "").startswith("bytes=-") else None  # noqa: E731
+    script = on_suffixes(Kind.WHOLE_FILE)
     with both(tmp_path, script) as (server, other, settings):
         with opened(settings) as source:
             for _ in range(3):
@@ -242,64 +241,35 @@ def test_interrupted_requests_free_their_host(tmp_path: Path) -> None:
 def test_no_window_has_more_requests_than_the_quota(
     count: int, seconds: float, rate: float | None, pauses: list[float]
 ) -> None:
-    clock = FakeClock()
-    policy = Policy(rate=rate).within(count, seconds)
-    times: list[float] = []
-
-    def answer(_: str) -> Any:
-        times.append(clock.now())
-        return GOOD
-
-    limiter = Limiter(policy, clock=clock)
-    source = PoliteSource(Answers(answer), limiter)
+    host = TimedHost(lambda _, __: GOOD)
+    source = host.open(Policy(rate=rate).within(count, seconds))
     for pause in [0.0, *pauses]:
-        clock.advance(pause)
+        host.clock.advance(pause)
         for _ in range(count + 3):
             source.get("x")
-    for at in times:  # every window, wherever the host lets it start
-        assert sum(at <= other < at + seconds for other in times) <= count
+    for at in host.times:  # every window, wherever the host lets it start
+        assert sum(at <= other < at + seconds for other in host.times) <= count
 
 
 def test_processes_share_a_quota(tmp_path: Path) -> None:
-    clock, times = FakeClock(), []
-    policy = Policy(rate=10.0).within(20, 60.0)
-
-    def answer(_: str) -> Any:
-        times.append(clock.now())
-        return GOOD
-
-    sources = [
-        PoliteSource(Answers(answer), Limiter(policy, clock=clock, file=tmp_path / "host.json")) for _ in range(2)
-    ]
-    clock.run(*[lambda source=source: [source.get("x") for _ in range(20)] for source in sources])
-    assert len(times) == 40
-    assert all(sum(at <= other < at + 60.0 for other in times) <= 20 for at in times)
+    host = TimedHost(lambda _, __: GOOD)
+    sources = [host.open(Policy(rate=10.0).within(20, 60.0), file=tmp_path / "host.json") for _ in range(2)]
+    host.clock.run(*[lambda source=source: [source.get("x") for _ in range(20)] for source in sources])
+    assert len(host.times) == 40
+    assert all(sum(at <= other < at + 60.0 for other in host.times) <= 20 for at in host.times)
 
 
-def test_429_with_ratelimit_alone_pauses_all_processes_until_the_window_ends(tmp_path: Path) -> None:
-    clock, times = FakeClock(), []
-
-    def answer(_: str) -> Any:
-        times.append(clock.now() - START)
-        return Throttled("quota", retry_after=100.0, pause=100.0) if clock.now() < START + 100.0 else GOOD
-
-    sources = [
-        PoliteSource(Answers(answer), Limiter(Policy(rate=10.0), clock=clock, file=tmp_path / "host.json"))
-        for _ in range(2)
-    ]
-    assert sources[0].get("x") is GOOD
-    assert times[0] == 0.0
-    assert times[1] >= 100.0
-    del times[:]
-    clock = FakeClock()  # a new host
-    sources = [
-        PoliteSource(Answers(answer), Limiter(Policy(rate=10.0), clock=clock, file=tmp_path / "new.json"))
-        for _ in range(2)
-    ]
-    with pytest.raises(Throttled):
-        sources[0].get_once("x")
-    assert sources[1].get("x") is GOOD
-    assert [time >= 100.0 for time in times] == [False, True]
+@pytest.mark.parametrize("repeated", [True, False])
+def test_429_with_ratelimit_alone_pauses_all_processes_until_the_window_ends(tmp_path: Path, *, repeated: bool) -> None:
+    host = TimedHost(lambda at, _: Throttled("quota", retry_after=100.0, pause=100.0) if at < 100.0 else GOOD)
+    one, other = (host.open(Policy(rate=10.0), file=tmp_path / "host.json") for _ in range(2))
+    if repeated:
+        assert one.get("x") is GOOD
+    else:
+        with pytest.raises(Throttled):
+            one.get_once("x")
+        assert other.get("x") is GOOD
+    assert [at >= 100.0 for at in host.times] == [False, True]
 
 
 def test_reads_ratelimit_of_responses(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 from cryptography import x509
@@ -144,19 +144,18 @@ def test_rejects_untrusted_certificates(server: FaultServer) -> None:
     assert server.requests == 0
 
 
-def test_rejects_certificates_of_other_hosts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = identity(folder, "other", "data.commoncrawl.org")
-    monkeypatch.setenv("SSL_CERT_FILE", str(other.certificate))
-    with serving(other) as server:
-        refused(server.url, "IP address mismatch")
-        assert server.requests == 0
-
-
-def test_rejects_expired_certificates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = identity(folder, "old", days=-1)
-    monkeypatch.setenv("SSL_CERT_FILE", str(old.certificate))
-    with serving(old) as server:
-        refused(server.url, "expired")
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [({"host": "data.commoncrawl.org"}, "IP address mismatch"), ({"days": -1}, "expired")],
+    ids=["other host", "expired"],
+)
+def test_rejects_certificates_of_other_hosts_and_expired_ones(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, made: dict[str, Any], reason: str
+) -> None:
+    wrong = identity(folder, "wrong", **made)
+    monkeypatch.setenv("SSL_CERT_FILE", str(wrong.certificate))
+    with serving(wrong) as server:
+        refused(server.url, reason)
         assert server.requests == 0
 
 

@@ -42,7 +42,6 @@ from urllib.parse import unquote
 from tests.support.fault_answers import PIECE, Answer, Content, right_answer, text_answer, wrong_answer
 from tests.support.fault_kinds import (
     ALL_KINDS,
-    MALFORMED_CONTENT_RANGES,
     SLOW,
     Fault,
     Kind,
@@ -50,13 +49,14 @@ from tests.support.fault_kinds import (
     Script,
     always,
     first,
+    on_suffixes,
     only,
     seeded,
 )
 from tests.support.gates import Gate
 
-__all__ = ["ALL_KINDS", "MALFORMED_CONTENT_RANGES", "SLOW", "Exchange", "Fault", "FaultServer", "Kind", "Request"]
-__all__ += ["Script", "Step", "always", "first", "only", "seeded"]
+__all__ = ["ALL_KINDS", "SLOW", "Exchange", "Fault", "FaultServer", "Kind", "Request"]
+__all__ += ["Script", "Step", "always", "first", "on_suffixes", "only", "seeded"]
 
 
 class Step(Enum):
