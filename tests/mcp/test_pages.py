@@ -29,7 +29,6 @@ FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 
 
 def body_of(answer: dict[str, Any]) -> str:
-    """The content between the marks."""
     nonce = answer["content_nonce"]
     start, end = f"[[untrusted web content {nonce}]]\n", f"\n[[end of untrusted web content {nonce}]]"
     content = str(answer["content"])

@@ -56,8 +56,6 @@ def test_real_client_uses_a_real_process(command: Command, page_url: str, tmp_pa
 
 
 class Talk:
-    """A process, and messages to it."""
-
     def __init__(self, command: Command, *words: str) -> None:
         end, self._input = os.pipe()
         environment = command.environment()

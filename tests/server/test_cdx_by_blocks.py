@@ -1,6 +1,5 @@
 """The CDX API answers from blocks what it answers from Parquet files."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from tests.support.serving import get, serving
 
 @pytest.fixture(scope="module")
 def servers(by_index: Path, whole_settings: Settings) -> Iterator[dict[str, str]]:
-    """Addresses of servers by what is stored."""
     with (
         serving(by_index / "columnar", whole_settings) as columnar,
         serving(by_index / "cdx", whole_settings) as cdx,
@@ -40,16 +38,6 @@ def test_answers_are_equal(servers: dict[str, str], crawl_and_urls: tuple[str, l
                 assert str.splitlines(other.text) == str.splitlines(one.text), words
         lines += len(one.text.splitlines())
     assert lines > 10
-
-
-def test_fields_have_their_names(servers: dict[str, str], crawl_and_urls: tuple[str, list[str]]) -> None:
-    crawl, urls = crawl_and_urls
-    answer = get(servers["cdx"], f"/{crawl}-index?{urlencode({'url': urls[0]})}")
-    (line, *_) = answer.text.splitlines()
-    fields = json.loads(line.split(" ", 2)[2])
-    assert {"url", "status", "digest", "length", "offset", "filename"} <= fields.keys()
-    assert "charset" not in fields
-    assert urls[0] in {json.loads(each.split(" ", 2)[2])["url"] for each in answer.text.splitlines()}
 
 
 def test_pages_are_complete_and_disjoint(servers: dict[str, str], crawl_and_urls: tuple[str, list[str]]) -> None:

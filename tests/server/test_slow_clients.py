@@ -52,7 +52,6 @@ def connected(base: str) -> socket.socket:
 
 
 def resident() -> int:
-    """Return the bytes of memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 

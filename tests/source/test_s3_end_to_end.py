@@ -46,7 +46,6 @@ def endpoint(mirror: Path, crawl: str) -> Iterator[str]:
 
 @pytest.fixture
 def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The environment of tests and commands."""
     environment = canaries.AWS | {"AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"}
     environment |= {"AWS_CONFIG_FILE": str(tmp_path / "none"), "AWS_EC2_METADATA_DISABLED": "true"}
     for name, value in environment.items():

@@ -43,7 +43,6 @@ def body(part: ByteRange) -> bytes:
 def both(
     folder: Path, script: Script | None = None, *, rate: float | None = None, **second: Any
 ) -> Iterator[tuple[FaultServer, SecondHost, Settings]]:
-    """Serve the files by two hosts."""
     with FaultServer(FILES, script=script) as server, second_host(FILES, **second) as other:
         hosts = (Host("first", server.url, rate=rate), other.rules)
         yield server, other, Settings(source=server.url, hosts=hosts, cache=folder, patience=0.01)

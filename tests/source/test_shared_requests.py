@@ -199,7 +199,6 @@ class Gated:
         return self._executor.submit(self.shared.get, path, ByteRange(start, end), pin=pin or self.pin)
 
     def wait(self, start: int, end: int) -> None:
-        """Wait until a range is requested."""
         with self._changed:
             assert self._changed.wait_for(lambda: (start, end) in self._gates, SOON), self.requested
 

@@ -34,8 +34,6 @@ _VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT
 
 @dataclass(frozen=True)
 class Identity:
-    """A self-signed certificate and its key."""
-
     certificate: Path
     key: Path
 

@@ -24,13 +24,11 @@ class Assistant:
         self.calls = calls
 
     async def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Call a tool; return its structured answer."""
         result = await self.result(tool, **arguments)
         assert not result.is_error, result.structured_content
         return dict(result.structured_content or {})
 
     async def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Call a tool that must fail; return the error."""
         result = await self.result(tool, **arguments)
         assert result.is_error, result.structured_content
         return dict(result.structured_content or {})

@@ -51,13 +51,7 @@ def find_error(
 ) -> str | None:
     """Describe the first error in a server's answer, on all its pages; None if it is correct.
 
-    Args:
-        exchange: the request.
-        base: address of the server.
-        oracle: gives the expected answer.
-        known: values for the request.
-        send: sends it.
-        pages_of: pages of this server that were checked before, by path; new ones are added.
+    ``pages_of`` has pages of this server that were checked before, by path; new ones are added.
     """
     query = known.fill(exchange.query)
     path = query if query.startswith("/") else f"/{known.crawl}-index?{query}"

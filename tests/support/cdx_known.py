@@ -57,7 +57,6 @@ class _The(dict[str, str]):
 
 
 def known(crawl: str, captures: Sequence[Capture]) -> Known:
-    """Choose values of a crawl."""
     plain = [capture for capture in captures if is_plain(capture)]
     by_key = {key: [*each] for key, each in groupby(captures, lambda capture: capture.key)}
     host = _well_known(captures)

@@ -99,8 +99,6 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of the server."""
-
     captures: Sequence[Capture]
     of: int = 1
     """Number of pages."""
@@ -290,7 +288,6 @@ def capture_filter(text: str) -> Callable[[Capture], bool]:
 
 
 def ordered(last: dict[str, str], found: list[Capture]) -> list[Capture]:
-    """Sort and limit captures."""
     limit = _limit(last)
     if closest := last.get("closest"):
         moment = _seconds(closest + _LATEST[len(closest) :])

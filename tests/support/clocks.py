@@ -50,7 +50,6 @@ class FakeClock:
             self._changed.notify_all()
 
     def advance(self, seconds: float) -> None:
-        """Add seconds to the time."""
         with self._changed:
             self._now += seconds
 

@@ -39,7 +39,6 @@ def index_path(folder: Path, number: int = 0, crawl: str = CRAWL) -> Path:
 
 
 def write_manifest(folder: Path, crawl: str = CRAWL) -> None:
-    """Write a manifest of the existing index files."""
     manifest = folder / f"crawl-data/{crawl}/cc-index-table.paths.gz"
     manifest.parent.mkdir(parents=True, exist_ok=True)
     paths = sorted(str(path.relative_to(folder)) for path in folder.rglob(f"crawl={crawl}/*/*.parquet"))

@@ -334,7 +334,6 @@ def _read_head(reader: BufferedReader) -> tuple[str, str, dict[str, str]] | None
 def _send(
     connection: socket.socket, answer: Answer, method: str, exchange: Exchange | None = None, rate: float | None = None
 ) -> bool:
-    """Send a response; return whether another request may follow."""
     fault = exchange.fault if exchange else None
     end = time.monotonic() + (fault.hold if fault else 0.0)
     for in_body, piece in _pieces(answer, method, min(PIECE, int(rate / 50)) if rate else PIECE):

@@ -121,7 +121,6 @@ OTHER_KINDS: dict[str, tuple[int, bytes]] = {
 
 
 def header_bytes(each: Part, page: int) -> tuple[bytes, bytes]:
-    """A page's header, and its body."""
     start, end = each.located.offsets[page : page + 2]
     reader = Reader(each.data, start)
     reader.struct()

@@ -88,7 +88,6 @@ def flip(data: bytes, bit: int) -> bytes:
 
 
 def flip_value(path: Path, name: str, key: str, random: Random) -> None:
-    """Flip a random bit of a stored value."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         (value,) = connection.execute(f'SELECT value FROM "{name}" WHERE key = ?', [key]).fetchone()  # noqa: S608
         flipped = flip(value, random.randrange(8 * len(value)))

@@ -23,8 +23,6 @@ from tests.support.faults import Fault, Request
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer."""
-
     status: int
     headers: Mapping[str, str]
     """By name in lower case."""
@@ -78,14 +76,7 @@ def running(service: Service, **options: Any) -> Iterator[str]:
 
 
 def get(address: str, target: str = "/", *, method: str = "GET", **headers: str) -> Answer:
-    """Send a request; redirects are not followed.
-
-    Args:
-        address: of the server.
-        target: path and query string, sent unchanged.
-        method: of the request.
-        headers: by name, with ``_`` for ``-``.
-    """
+    """Send a request with an unchanged target, and ``_`` for ``-`` in headers; redirects are not followed."""
     connection = HTTPConnection(urlsplit(address).netloc, timeout=60)
     try:
         connection.request(method, target, headers={name.replace("_", "-"): text for name, text in headers.items()})

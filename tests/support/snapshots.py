@@ -54,7 +54,6 @@ def taught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.Tem
 
 @pytest.fixture(scope="module")
 def exported(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its snapshot."""
     return _filled(untaught_data, settings, tmp_path_factory) / "snapshot"
 
 
@@ -84,7 +83,6 @@ def indexes_in(values: dict[str, dict[str, bytes]]) -> dict[str, Indexes]:
 
 
 def files_of(place: Path) -> dict[str, SnapshotFile]:
-    """Return the files of a snapshot by crawl, newest first."""
     return unpack_manifest((place / MANIFEST).read_bytes(), str(place))
 
 

@@ -164,7 +164,6 @@ class Served:
                 yield self
 
     def script(self, *faults: Fault | None) -> None:
-        """Choose the faults of the next requests."""
         self.server.settle()
         self.server.reset()
         self._faults.clear()

@@ -115,13 +115,7 @@ class SyntheticRows:
     """Makes rows in parts of neighbouring sites, in the order of their keys."""
 
     def __init__(self, rows: int, frequent: int, seed: int) -> None:
-        """Choose sites and the parts of URLs.
-
-        Args:
-            rows: number of all rows.
-            frequent: how many of them are captures of ``FREQUENT_URL``.
-            seed: of all random choices.
-        """
+        """Choose sites and the parts of URLs; ``frequent`` rows are captures of ``FREQUENT_URL``."""
         random, numbers = Random(f"synthetic {seed}"), np.random.default_rng(seed)
         self._seed = seed
         self._frequent = frequent
@@ -339,7 +333,6 @@ def _segment(number: int) -> str:
 
 
 def _archives() -> list[str]:
-    """Return the archives of each subset and segment."""
     return [
         f"crawl-data/{CRAWL}/segments/{_segment(segment)}/{subset}/CC-MAIN-20220807{segment:06}-{archive:05}.warc.gz"
         for subset in SUBSETS

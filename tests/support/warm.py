@@ -104,13 +104,11 @@ class Forked:
         self._close()
 
     def poll(self) -> int | None:
-        """Return the exit status; None while it runs."""
         if self.returncode is None and select.select([self._status], [], [], 0)[0]:
             self.returncode = self._number()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end; return the exit status."""
         if self.returncode is None and not select.select([self._status], [], [], timeout)[0]:
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         status = self.poll()
@@ -130,7 +128,6 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, timeout: float = 90) -> tuple[bytes, bytes]:
-        """Wait for the end; return everything that it wrote."""
         with ThreadPoolExecutor(2) as executor:
             streams = [executor.submit(stream.read) for stream in (self.stdout, self.stderr)]
             try:
@@ -263,7 +260,6 @@ def _fork() -> int:
 
 
 def _report(reports: dict[int, int]) -> None:
-    """Report the commands that have ended."""
     while reports:
         number, status = os.waitpid(-1, os.WNOHANG)
         if not number:
