@@ -16,6 +16,11 @@ from tests.support.miniatures import MODERN, NEWEST, rows
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def source(miniature: Miniature) -> Iterator[FaultServer]:
     with FaultServer(miniature.folder) as server:
         yield server

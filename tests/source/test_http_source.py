@@ -7,11 +7,10 @@ import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
-from catalogue.errors import ConnectionRefused, NotFound, QueryError, SourceUnavailable, Unreachable
+from catalogue.errors import NotFound, QueryError, SourceUnavailable, Unreachable
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.http import HttpSource, Timeouts
 from tests.support.amounts import in_part
@@ -26,17 +25,6 @@ def test_sends_paths_unchanged(path: str) -> None:
         assert [exchange.path for exchange in server.log] == [path]
 
 
-def test_connection_refused() -> None:
-    with FaultServer(FILES) as server:
-        url = server.url
-    with (
-        closing(open_http(url)) as source,
-        pytest.raises(ConnectionRefused, match=rf"nothing listens at {url} \(connection refused\)") as raised,
-    ):
-        source.get("x", SUFFIX)
-    assert isinstance(raised.value, ConnectionError)
-
-
 @pytest.mark.parametrize("kind", [Kind.DISCONNECT, Kind.CUT_RST])
 def test_broken_connection_counts_as_one_request(kind: Kind) -> None:
     """aiohttp would repeat the request, also on connections that were used before."""
@@ -49,19 +37,6 @@ def test_broken_connection_counts_as_one_request(kind: Kind) -> None:
             with pytest.raises(Unreachable):
                 source.get(PATH, SUFFIX)
             assert len(server.settle()) == requests
-
-
-def test_sends_no_credentials_of_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    netrc = tmp_path / "netrc"
-    netrc.write_text("machine 127.0.0.1 login me password canary\ndefault login me password canary\n")
-    netrc.chmod(0o600)
-    monkeypatch.setenv("NETRC", str(netrc))
-    with FaultServer(FILES) as server:
-        with closing(open_http(server.url)) as source:
-            source.get(PATH, SUFFIX)
-        (exchange,) = server.log
-        assert "authorization" not in exchange.headers
-        assert "canary" not in repr(server.log)
 
 
 def test_proxy_password_is_sent_to_the_proxy_only(monkeypatch: pytest.MonkeyPatch) -> None:

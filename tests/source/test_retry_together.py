@@ -59,29 +59,20 @@ def test_403_for_one_file_ends_a_block() -> None:
     assert source.limiter.state.blocks == 0
 
 
-def test_timeout_while_waiting_for_a_slot_uses_no_slot() -> None:
-    clock = FakeClock()
-    limiter = Limiter(Policy(rate=5.0, burst=1), clock=clock)
-    limiter.acquire()
-    before = limiter.state
-    error = throttled(limiter.acquire, 0.1)
-    assert error.retry_after == pytest.approx(0.2)
-    assert "the limit of 5 requests per second to this host is reached; try again in 1 s" in str(error)
-    assert limiter.state == before
-    assert clock.waits == []
-    assert limiter.acquire(0.25) == pytest.approx(START + 0.2)
-
-
 def test_waits_only_for_slots_before_the_timeout() -> None:
     clock = FakeClock()
-    limiter = Limiter(Policy(rate=1.0, burst=1), clock=clock)
-    outcomes = clock.run(*[lambda: limiter.acquire(3.0)] * 10)
+    limiter = Limiter(Policy(rate=5.0, burst=1), clock=clock)
+    outcomes = clock.run(*[lambda: limiter.acquire(0.65)] * 10)
     times = sorted(each for each in outcomes if isinstance(each, float))
     refusals = [each for each in outcomes if isinstance(each, Throttled)]
-    assert times == pytest.approx([START, START + 1, START + 2, START + 3])
-    assert [each.retry_after for each in refusals] == pytest.approx([4.0] * 6)
-    clock.advance(1.0)
-    assert limiter.acquire(0.0) == START + 4.0  # the other six used no slot
+    assert times == pytest.approx([START, START + 0.2, START + 0.4, START + 0.6])
+    assert [each.retry_after for each in refusals] == pytest.approx([0.8] * 6)
+    assert "the limit of 5 requests per second to this host is reached; try again in 1 s" in str(refusals[0])
+    before, waits = limiter.state, [*clock.waits]
+    throttled(limiter.acquire, 0.1)
+    assert (limiter.state, clock.waits) == (before, waits)
+    clock.advance(0.2)
+    assert limiter.acquire(0.0) == pytest.approx(START + 0.8)  # the other six used no slot
 
 
 def test_block_longer_than_max_wait_raises() -> None:

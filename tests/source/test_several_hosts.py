@@ -271,14 +271,6 @@ def test_429_with_ratelimit_alone_pauses_all_processes_until_the_window_ends(tmp
     assert [at >= 100.0 for at in host.times] == [False, True]
 
 
-def test_reads_ratelimit_of_responses(tmp_path: Path) -> None:
-    with both(tmp_path, always(Fault(Kind.QUOTA, retry_after=287))) as (_, _, settings):
-        alone = replace(settings, hosts=settings.hosts[:1])
-        with opened(alone, attempts=1) as source, pytest.raises(Throttled) as raised:
-            source.get(PATH, SUFFIX)
-        assert (raised.value.retry_after, raised.value.pause) == (287.0, 287.0)
-
-
 def test_quota_of_a_host_leaves_requests_to_the_other(tmp_path: Path) -> None:
     with both(tmp_path, rate=100.0, redirect_faults=always(Fault(Kind.QUOTA, retry_after=287))) as (_, other, settings):
         hosts = (replace(other.rules, rate=50.0), settings.hosts[0])

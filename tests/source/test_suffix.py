@@ -49,14 +49,6 @@ def check(source: PoliteSource, path: str, length: int = TAIL) -> None:
     assert (tail.start, tail.total_size) == (max(0, len(data) - length), len(data))
 
 
-def test_one_request_per_file() -> None:
-    with FaultServer(FILES) as server, over(server) as source:
-        for path in PATHS:
-            check(source, path)
-        assert ranges(server) == [SUFFIX] * len(PATHS)
-        assert source.honoured_suffixes
-
-
 @pytest.mark.parametrize("script", [None, ignores_suffixes])
 @pytest.mark.parametrize("path", ["short", "one"])
 def test_reads_short_files_completely(path: str, script: Script | None) -> None:
@@ -123,6 +115,7 @@ def test_one_ignored_suffix_does_not_change_a_host_that_honours_them() -> None:
         for path in PATHS:
             check(source, path)
         assert ranges(server) == [SUFFIX, SUFFIX, FIRST, EXPLICIT] + [SUFFIX] * (len(PATHS) - 2)
+        assert source.honoured_suffixes
         assert not source.limiter.state.ignores_suffixes
 
 
