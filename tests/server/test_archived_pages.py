@@ -20,7 +20,7 @@ from catalogue.records.record import Record, read_record
 from catalogue.server.archived_pages import archived_headers, content_headers, link, parse_url
 from tests.support.amounts import in_part, part_of
 from tests.support.archives import digest, warc
-from tests.support.crawls import CRAWL
+from tests.support.crawls import ABSENT, CRAWL, write_manifest
 from tests.support.served_records import (
     ARCHIVE,
     GZIPPED,
@@ -221,9 +221,7 @@ def test_wrong_records_are_errors_that_clients_do_not_retry(tmp_path: Path) -> N
 @pytest.mark.filterwarnings("ignore::catalogue.errors.IncompleteAnswer")
 def test_incomplete_answers_are_not_cached(hostile: str, tmp_path: Path) -> None:
     write_records(tmp_path / "mirror", [(url_of("script"), TIME, PAGES["script"])])
-    manifest = tmp_path / f"mirror/crawl-data/{CRAWL}/cc-index-table.paths.gz"
-    path = gzip.decompress(manifest.read_bytes()).decode()
-    manifest.write_bytes(gzip.compress(f"{path}\n{path.replace('00000', '00001')}\n".encode()))
+    write_manifest(tmp_path / "mirror", CRAWL, ABSENT)
     with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
         assert page(address, "script").headers["cache-control"] == "no-store"
     assert page(hostile, "script").headers["cache-control"] == "public, max-age=86400"

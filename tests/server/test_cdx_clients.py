@@ -15,12 +15,12 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from catalogue.catalogue import Catalogue
+from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
 from tests.support.cdx_oracle import Capture, read_captures
-from tests.support.padded import padded_mirror
 from tests.support.serving import serving
 
 SITE = "example.com"
@@ -65,12 +65,23 @@ class Toolkit:
 def base(
     mirror: Path, untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A server whose source lists all crawls; a few are harvested."""
+    """A server whose source lists 70 crawls more, since cdx_toolkit believes no short list; a few are harvested."""
     folder = tmp_path_factory.mktemp("clients")
-    padded = padded_mirror(mirror, folder / "mirror")
+    listed = Path(copytree(mirror, folder / "mirror")) / COLLINFO
+    names = [f"CC-MAIN-{year}-{week:02}" for year in range(2014, 2024) for week in range(3, 52, 7)]
+    crawls = {name: listed_crawl(name) for name in (*names, "CC-MAIN-2012", "CC-MAIN-2008-2009")}
+    crawls |= {each["id"]: each for each in json.loads(listed.read_bytes())}
+    listed.write_text(json.dumps([crawls[name] for name in sorted(crawls, reverse=True)]), encoding="utf-8")
     data = Path(copytree(untaught_data, folder / "data"))
-    with serving(data, replace(settings, source=str(padded))) as address:
+    with serving(data, replace(settings, source=str(folder / "mirror"))) as address:
         yield address
+
+
+def listed_crawl(name: str) -> dict[str, str]:
+    """Return an entry of https://index.commoncrawl.org/collinfo.json."""
+    server, year = f"https://index.commoncrawl.org/{name}", name[8:12]
+    times = {"from": f"{year}-01-01T00:00:00", "to": f"{year}-12-31T00:00:00"}
+    return {"id": name, "name": f"{name} Index", "timegate": f"{server}/", "cdx-api": f"{server}-index", **times}
 
 
 @pytest.fixture(scope="module")

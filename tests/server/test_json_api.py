@@ -1,6 +1,5 @@
 """The JSON API: answers agree with Python and with the OpenAPI document; invalid parameters are refused."""
 
-import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from catalogue.server.application import application
 from catalogue.settings import Settings, package_version
 from catalogue.surt import Match
 from tests.support.amounts import in_part
-from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.crawls import ABSENT, CRAWL, crawl_of, table, write_manifest
 from tests.support.served_records import harvest
 from tests.support.serving import Answer, get, serving, serving_harvested
 
@@ -137,9 +136,7 @@ def test_counts_requests_of_a_query(mirror: Path, crawl: str, tmp_path: Path) ->
 
 def test_reports_missing_files(tmp_path: Path) -> None:
     crawl_of(tmp_path / "mirror", table([f"com,example)/{at}" for at in range(5)]))
-    manifest = tmp_path / f"mirror/crawl-data/{CRAWL}/cc-index-table.paths.gz"
-    path = gzip.decompress(manifest.read_bytes()).decode()
-    manifest.write_bytes(gzip.compress(f"{path}\n{path.replace('00000', '00001')}\n".encode()))
+    write_manifest(tmp_path / "mirror", CRAWL, ABSENT)
     with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
         got = answer(address, "query", url="*.com", columns="url")
         assert (len(got["captures"]), got["complete"]) == (5, False)

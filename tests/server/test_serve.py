@@ -32,6 +32,7 @@ from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of
 from tests.support.metrics import samples
 from tests.support.serving import get, harvested_in_part, running, serving, serving_harvested
+from tests.support.web_pages import page
 
 base = pytest.fixture(scope="module")(serving_harvested)
 
@@ -161,8 +162,11 @@ def test_full_queue_is_503_with_retry_after(harvested_data: Path, settings: Sett
             service.submit(lambda session: session.dataset.name)
         assert caught.value.retry_after > 0
         with running(service) as address:
-            answer = get(address, "/collinfo.json")
-            assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+            for path in ("/collinfo.json", "/", "/search?url=example.com", "/status", f"/{CRAWL}/"):
+                answer = get(address, path)
+                assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+                text = answer.text if answer.type.startswith("application/json") else page(answer, 503).one("main").text
+                assert "too many queries are waiting" in text
         go_on.set()
         assert (first.result(30), second.result(30)) == (True, "index")
 
