@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from catalogue.errors import NotFound, QueryError, Throttled, Unreachable
+from catalogue.errors import QueryError, Throttled, Unreachable
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
@@ -96,19 +96,6 @@ def test_opens_a_folder(settings: Settings, tmp_path: Path) -> None:
     with closing(open_source(str(folder), Settings(rate=5.0, cache=tmp_path / "cache"))) as source:
         source.get("x", SUFFIX)
         assert not (tmp_path / "cache").exists()  # a folder has no shared state
-
-
-def test_opened_source_sends_requests(tmp_path: Path) -> None:
-    settings = Settings(contact="me@example.org", cache=tmp_path / "cache", rate=1000.0)
-    with FaultServer(FILES) as server, closing(open_source(server.url, settings)) as source:
-        assert source.get(PATH, SUFFIX).body == DATA[-5000:]
-        with pytest.raises(NotFound):
-            source.get("none", SUFFIX)
-        first, _ = server.log
-        assert first.headers["user-agent"] == settings.user_agent
-        assert "me@example.org" in settings.user_agent
-        assert (tmp_path / "cache" / "127.0.0.1.json").exists()
-        assert (source.requests, source.bytes) == (2, 5000)
 
 
 def test_one_state_file_per_host(tmp_path: Path) -> None:

@@ -132,7 +132,9 @@ def test_verbose_shows_settings_of_the_environment(command: Command) -> None:
         )
         exchange, *_ = proxy.log  # the list of crawls, then manifests
     assert ran.status == 1
-    assert exchange.headers["proxy-authorization"]
+    assert exchange.headers["host"] == "data.example"
+    assert exchange.headers["proxy-authorization"].startswith("Basic ")
+    assert exchange.path == "http://data.example/a/collinfo.json"  # the form of requests to proxies
     assert ran.err.splitlines()[0].split(", ") == [
         "source: http://data.example/a",
         f"http_proxy=http://{place}",

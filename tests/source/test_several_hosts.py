@@ -1,7 +1,6 @@
 """Several hosts of the same files: each request goes to one that can answer it, and no rule of any is broken."""
 
 import random
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -271,27 +270,6 @@ def test_quota_of_a_host_leaves_requests_to_the_other(tmp_path: Path) -> None:
             assert [source.get(PATH, part).body for part in PARTS[:20]] == [*map(body, PARTS[:20])]
             assert other.requests == 1
             assert source.hosts_of()[0].seconds_to_wait() > 280
-
-
-@in_part(2)
-@pytest.mark.parametrize("rate", [50.0, 100.0])
-def test_two_hosts_take_at_most_six_tenths_of_the_time(rate: float, tmp_path: Path) -> None:
-    """Ten times the usual rates; the second host takes two requests for a file, with a limit for each kind."""
-    paths = [f"cc-index/table/cc-main/warc/crawl=CC-MAIN-2026-17/subset=warc/part-{n}.parquet" for n in range(120)]
-    files = dict.fromkeys(paths, DATA)
-
-    def seconds(hosts: tuple[Host, ...], folder: str) -> float:
-        settings = Settings(source=hosts[0].address, hosts=hosts, cache=tmp_path / folder)
-        with opened(settings) as source, ThreadPoolExecutor(16) as threads:
-            started = time.perf_counter()
-            bodies = [*threads.map(lambda path: get_tail(source, path, 1000).body, paths)]
-            assert bodies == [DATA[-1000:]] * len(paths)
-            return time.perf_counter() - started
-
-    with FaultServer(files) as server, second_host(files, rate=rate) as other:
-        of_first = Host("first", server.url, rate=50.0)
-        alone = seconds((of_first,), "alone")
-        assert seconds((of_first, other.rules), "both") <= 0.6 * alone
 
 
 def test_block_of_the_default_source_names_the_second_host(tmp_path: Path) -> None:

@@ -223,22 +223,6 @@ def check(answer: "Future[Response]", start: int, end: int) -> None:
     assert (found.body, found.start, found.total_size) == (DATA[start:end], start, len(DATA))
 
 
-def test_waits_for_overlaps_and_requests_the_rest(gated: Gated) -> None:
-    first = gated.read(0, 100)
-    gated.wait(0, 100)
-    second = gated.read(50, 150)
-    gated.wait(100, 150)
-    third, inside = gated.read(20, 120), gated.read(100, 140)
-    gated.answer(0, 100)
-    check(first, 0, 100)
-    gated.answer(100, 150)
-    check(second, 50, 150)
-    check(third, 20, 120)
-    check(inside, 100, 140)
-    assert len(gated.requested) == 2
-    assert gated.shared.cached_ranges(PATH, gated.pin) == [ByteRange(0, 150)]
-
-
 def test_mutual_overlaps_do_not_deadlock(gated: Gated) -> None:
     """Each thread waits for a request of the other one, and has another request to send."""
     middle = gated.read(40, 60)
