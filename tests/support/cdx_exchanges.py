@@ -305,18 +305,15 @@ EXCHANGES = (
     Exchange("an unknown field", "url={host}/*&filter=nosuch:x", pywb=_EMPTY),
     Exchange("not an unknown field", "url={host}/*&filter=!nosuch:x"),
     Exchange("no expression", "url={host}/*&filter=~url:(", _message(400), _CRASH),
-    Exchange("an address by u", "url={host}/*&filter=u:example"),
-    Exchange("an address by original", "url={host}/*&filter=~original:https:.*"),
-    Exchange("a status by statuscode", "url={host}/*&filter=statuscode:{status}"),
-    Exchange("a length, and no status, by s", "url={host}/*&filter=s:20"),
-    Exchange("a length by l", "url={host}/*&filter=~l:[2-5]"),
-    Exchange("an offset by o", "url={host}/*&filter=~o:.*[02468]$"),
-    Exchange("a media type by m", "url={host}/*&filter=m:{mime}"),
-    Exchange("a media type by mimetype", "url={host}/*&filter=!mimetype:{mime}"),
+    *(
+        Exchange(f"a filter by {text.partition(':')[0]}", f"url={{host}}/*&filter={text}")
+        for text in (
+            *("u:example", "~original:https:.*", "statuscode:{status}", "~l:[2-5]", "~o:.*[02468]$", "m:{mime}"),
+            *("!mimetype:{mime}", "~t:{early:.8}", "f:/warc/", "s:20"),  # s is the length, and not the status
+        )
+    ),
     Exchange("a digest by d", "url={url}&filter==d:{the[digest]}"),
-    Exchange("a time by t", "url={host}/*&filter=~t:{early:.8}"),
     Exchange("a key by k", "url=*.{host}&filter=k:)/", pywb=_PORTS),
-    Exchange("an archive by f", "url={host}/*&filter=f:/warc/"),
     Exchange(
         "waymore's filters",
         "url=*.{host}/*&output=json&fl=timestamp,url,mime,status,digest"
