@@ -13,7 +13,6 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 
-import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
@@ -23,7 +22,7 @@ from catalogue.settings import Settings
 from tests.support.amounts import in_soak
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.served_records import harvest
-from tests.support.serving import get, serving
+from tests.support.serving import get, harvested_in_part, serving
 from tests.support.web_pages import Node, page, rows, search, serving_site, terms
 
 site = pytest.fixture(scope="module")(serving_site)
@@ -166,9 +165,7 @@ def test_plans_but_does_not_read_expensive_queries(harvested_data: Path, setting
 def test_repeated_queries_use_the_cache(mirror: Path, tmp_path: Path, crawl: str) -> None:
     with LoopbackServer(mirror) as source:
         settings = Settings(source=source.url, cache=tmp_path / "cache")
-        with catalogue.open(tmp_path / "data", settings=settings) as cat:
-            cat.harvest(crawl)
-        with serving(tmp_path / "data", settings) as address:
+        with serving(harvested_in_part(tmp_path / "data", settings, crawl), settings) as address:
             first, again = (page(search(address, url="example.com", crawl=crawl)) for _ in range(2))
             cached = terms(page(get(address, "/status")), "figures")
     assert rows(first) == rows(again)
