@@ -70,11 +70,8 @@ def starts(blocks: Sequence[ResultBlock]) -> list[str]:
     return [block.intervals[0].start.decode() for block in blocks]
 
 
-def test_cuts_at_starts_of_sorted_pages() -> None:
+def test_cuts_at_starts_of_pages_also_of_both_zipped_streams() -> None:
     assert starts(cut([EVERYTHING], marks([runs("a-b", "b-d", "e-g", "g-h")]))) == ["", "b", "e", "g"]
-
-
-def test_cuts_in_both_zipped_streams() -> None:
     zipped = runs("a-m", "b-n", "c-o", "d-p", rows=2 * BLOCK_ROWS)
     assert starts(cut([EVERYTHING], marks([zipped]))) == ["", "b", "c", "d", "m", "n", "o", "p"]
 
