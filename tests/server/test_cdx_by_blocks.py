@@ -1,7 +1,6 @@
 """The CDX API answers from blocks what it answers from Parquet files."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -12,7 +11,7 @@ from catalogue.settings import Settings
 from tests.server.conftest import requests
 from tests.support.amounts import in_soak
 from tests.support.faults import Fault, FaultServer, Kind, Request
-from tests.support.serving import get, serving
+from tests.support.serving import get, served_from, serving
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +84,7 @@ def test_stored_lists_need_no_list_of_crawls(
         return Fault(Kind.NOT_FOUND) if request.path == "collinfo.json" else None
 
     with FaultServer(whole_mirror, script=script) as source:
-        reading = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
-        with serving(by_index / "cdx", reading) as address:
+        with served_from(source.url, by_index / "cdx", whole_settings, tmp_path) as address:
             for name in (crawl, "latest"):
                 assert get(address, f"/{name}-index?{urlencode({'url': urls[0]})}").status == 200
 
@@ -109,8 +107,7 @@ def test_damaged_blocks_are_requested_again(
         return Fault(Kind.FLIPPED_BIT) if is_damaged else None
 
     with FaultServer(whole_mirror, script=script) as source:
-        reading = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
-        with serving(by_index / "cdx", reading) as address:
+        with served_from(source.url, by_index / "cdx", whole_settings, tmp_path) as address:
             answers = [get(address, path) for _ in statuses]
     assert [answer.status for answer in answers] == statuses
     assert answers[-1].text == get(servers["cdx"], path).text

@@ -4,7 +4,7 @@ import json
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from pathlib import Path
 from shutil import copytree
@@ -58,6 +58,14 @@ def serving_harvested(
     """Run a server of a copy of the harvested crawls; to be made a fixture."""
     data = Path(copytree(untaught_data, tmp_path_factory.mktemp("served") / "data"))
     with serving(data, settings) as address:
+        yield address
+
+
+@contextmanager
+def served_from(source: str, data: Path, settings: Settings, folder: Path, **more: Any) -> Iterator[str]:
+    """Serve a copy of a data folder that reads from another source."""
+    reading = replace(settings, source=source, cache=folder / "cache")
+    with serving(Path(copytree(data, folder / "data")), reading, **more) as address:
         yield address
 
 
