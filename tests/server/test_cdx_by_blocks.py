@@ -83,10 +83,12 @@ def test_stored_lists_need_no_list_of_crawls(
     def script(request: Request) -> Fault | None:
         return Fault(Kind.NOT_FOUND) if request.path == "collinfo.json" else None
 
-    with FaultServer(whole_mirror, script=script) as source:
-        with served_from(source.url, by_index / "cdx", whole_settings, tmp_path) as address:
-            for name in (crawl, "latest"):
-                assert get(address, f"/{name}-index?{urlencode({'url': urls[0]})}").status == 200
+    with (
+        FaultServer(whole_mirror, script=script) as source,
+        served_from(source.url, by_index / "cdx", whole_settings, tmp_path) as address,
+    ):
+        for name in (crawl, "latest"):
+            assert get(address, f"/{name}-index?{urlencode({'url': urls[0]})}").status == 200
 
 
 @pytest.mark.parametrize(("damaged", "statuses"), [(1, [200]), (2, [409, 200])])
@@ -106,8 +108,10 @@ def test_damaged_blocks_are_requested_again(
         is_damaged = "/cdx-0" in request.path and request.attempt < damaged
         return Fault(Kind.FLIPPED_BIT) if is_damaged else None
 
-    with FaultServer(whole_mirror, script=script) as source:
-        with served_from(source.url, by_index / "cdx", whole_settings, tmp_path) as address:
-            answers = [get(address, path) for _ in statuses]
+    with (
+        FaultServer(whole_mirror, script=script) as source,
+        served_from(source.url, by_index / "cdx", whole_settings, tmp_path) as address,
+    ):
+        answers = [get(address, path) for _ in statuses]
     assert [answer.status for answer in answers] == statuses
     assert answers[-1].text == get(servers["cdx"], path).text
