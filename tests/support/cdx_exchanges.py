@@ -108,11 +108,7 @@ def requested_page(query: str, pages: Sequence[Page]) -> Page:
 def check_pages(
     send: Callable[[str], Reply], oracle: Oracle, crawl: str, query: str, pages_of: dict[str, list[Page]]
 ) -> list[Page]:
-    """Return the captures of a query, without filters, as the server pages them; at least one page.
-
-    Raises:
-        WrongPages: if they are not complete and in order.
-    """
+    """Return the captures of a query, without filters, as the server pages them, or raise WrongPages."""
     given = parameters(query)
     paging: dict[str, str] = {name: given[name][-1] for name in sorted(_PAGING) if name in given}
     plain, count = urlencode(paging), "&showNumPages=true"

@@ -59,15 +59,9 @@ class Forked:
     ) -> None:
         """Start a command.
 
-        Args:
-            words: its arguments.
-            environment: the complete environment.
-            folder: the current folder.
-            in_one: one stream for output and errors.
-            terminal: an open terminal for output and errors, instead of pipes.
-            keyboard: the terminal is the standard input, too.
-            given: the standard input; or the end of a pipe for it, which is closed here.
-            preload: a library for LD_PRELOAD.
+        ``in_one`` gives it one stream for output and errors, ``terminal`` an open terminal for both, which ``keyboard``
+        makes the standard input, too. ``given`` is the standard input, or the end of a pipe for it, which is closed
+        here; ``preload`` is a library for LD_PRELOAD.
         """
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         self._status, status_end = socket.socketpair()
