@@ -28,6 +28,7 @@ from catalogue.source.http import HttpSource
 from catalogue.source.s3 import S3Source
 from tests.support.amounts import in_part
 from tests.support.faults import FaultServer
+from tests.support.read_only import as_nobody
 from tests.support.sources import (
     AGENT,
     BOUNDED,
@@ -223,14 +224,8 @@ def test_unreadable_files_are_errors(folder: Path) -> None:
     with pytest.raises(Unreachable, match="loop cannot be read: Too many levels"):
         source.get("loop", SUFFIX)
     (folder / PATH).chmod(0)
-    user = os.geteuid()
-    if user == 0:  # root may read all files
-        os.seteuid(65534)
-    try:
-        with pytest.raises(Forbidden, match=r"part 0\.parquet cannot be read") as raised:
-            source.get(PATH, SUFFIX)
-    finally:
-        os.seteuid(user)
+    with as_nobody(), pytest.raises(Forbidden, match=r"part 0\.parquet cannot be read") as raised:
+        source.get(PATH, SUFFIX)
     assert isinstance(raised.value, PermissionError)
 
 
