@@ -58,11 +58,13 @@ def dead(name: str = "dead") -> Host:
         return Host(name, server.url)
 
 
-@pytest.mark.parametrize(("rate", "first"), [(1000.0, len(PARTS)), (0.1, 1)])
-def test_requests_above_the_limit_of_the_first_host_go_to_the_next(rate: float, first: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rate", "parts", "first"), [(1000.0, PARTS[:8], 8), (0.1, PARTS, 1)], ids=["below", "above"])
+def test_requests_above_the_limit_of_the_first_host_go_to_the_next(
+    rate: float, parts: list[ByteRange], first: int, tmp_path: Path
+) -> None:
     with both(tmp_path, rate=rate) as (server, other, settings), opened(settings) as source:
-        assert [source.get(PATH, part).body for part in PARTS] == [*map(body, PARTS)]
-        assert (server.requests, len(other.redirecting.log)) == (first, first < len(PARTS))
+        assert [source.get(PATH, part).body for part in parts] == [*map(body, parts)]
+        assert (server.requests, len(other.redirecting.log)) == (first, first < len(parts))
         assert source.requests == server.requests + other.requests
         assert (source.url, source.connections) == (server.url, 64)
 
