@@ -27,10 +27,10 @@ from catalogue.store.database import Store
 from catalogue.store.schema import TABLES
 from tests.support.amounts import part_of
 from tests.support.commands import Command, ended
-from tests.support.crawls import CRAWL, crawl_of, index_path, table
+from tests.support.crawls import ABSENT, CRAWL, crawl_of, index_path, table
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
 from tests.support.hosts import opened
-from tests.support.rot import ABSENT, FILES, STORE, cat, content, flip, flip_value, harvested_crawl, paths, rows, server
+from tests.support.rot import FILES, STORE, cat, content, flip, flip_value, harvested_crawl, paths, rows, server
 from tests.support.warm import Forked
 
 __all__ = ["cat", "harvested_crawl", "server"]  # fixtures

@@ -16,6 +16,11 @@ from tests.support.miniatures import MODERN, NEWEST, rows
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def source(miniature: Miniature) -> Iterator[FaultServer]:
     with FaultServer(miniature.folder) as server:
         yield server
@@ -51,12 +56,10 @@ def page_url(miniature: Miniature) -> str:
 
 @pytest.fixture
 def stored(source: FaultServer, harvested_once: Path, tmp_path: Path) -> Settings:
-    """Settings with two stored crawls."""
     copytree(harvested_once, tmp_path / "data")
     return Settings(source=source.url, cache=tmp_path / "cache", data=tmp_path / "data", patience=0.01)
 
 
 @pytest.fixture
 def empty(source: FaultServer, tmp_path: Path) -> Settings:
-    """Settings with nothing stored."""
     return Settings(source=source.url, cache=tmp_path / "cache", data=tmp_path / "data", patience=0.01)

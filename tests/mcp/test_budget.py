@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,13 +21,15 @@ from catalogue.mcp_server.serve import server_of
 from catalogue.metadata_db.isolated_sql import SECONDS
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
-from tests.support.assistants import Assistant, with_assistant
+from tests.support.assistants import assistant_of
 from tests.support.fault_kinds import Request, seeded
 from tests.support.faults import FaultServer, Kind, always, first
 from tests.support.gates import Gate
 from tests.support.miniatures import MODERN, NEWEST, OLD
 
+pytestmark = pytest.mark.anyio
 TEMPORARY = [Kind.CUT_FIN, Kind.SERVER_ERROR, Kind.DISCONNECT, Kind.SLOW_DOWN, Kind.WRONG_CONTENT_RANGE]
+Step = list[tuple[int, int | None]]
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("crawls", {}),
     ("plan", {"url": ["*.example.com"], "crawl": ["all"]}),
@@ -43,25 +45,14 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@dataclass(frozen=True)
-class Step:
-    """Calls that run at the same time; some are cancelled after a number of steps of the event loop."""
-
-    calls: list[tuple[int, int | None]]
-
-
 steps = st.lists(
-    st.builds(
-        Step,
-        st.lists(
-            st.tuples(st.integers(0, len(CALLS) - 1), st.none() | st.none() | st.integers(0, 3)),
-            min_size=1,
-            max_size=3,
-        ),
+    st.lists(
+        st.tuples(st.integers(0, len(CALLS) - 1), st.none() | st.none() | st.integers(0, 3)), min_size=1, max_size=3
     ),
     min_size=1,
     max_size=4,
 )
+"""Calls that run at the same time; some are cancelled after a number of steps of the event loop."""
 
 
 async def run(steps: list[Step], calls: Calls) -> list[int]:
@@ -80,7 +71,7 @@ async def run(steps: list[Step], calls: Calls) -> list[int]:
     async with Client(server_of(calls)) as one, Client(server_of(calls), mode="legacy") as other:
         for step in steps:
             async with anyio.create_task_group() as group:
-                for at, (number, patience) in enumerate(step.calls):
+                for at, (number, patience) in enumerate(step):
                     group.start_soon(call, (one, other)[at % 2], number, patience)
     return left
 
@@ -104,13 +95,13 @@ def test_no_sequence_of_calls_exceeds_the_budget(
         server.settle()
         assert server.requests <= used <= most
         assert all(0 <= each <= most for each in left)
-        if not any(patience is not None for step in steps for _, patience in step.calls):
+        if not any(patience is not None for step in steps for _, patience in step):
             assert server.requests == used
             assert min(left) == most - used
 
 
-def test_refuses_before_the_first_request_if_the_price_is_known(stored: Settings, source: FaultServer) -> None:
-    async def talk(assistant: Assistant) -> None:
+async def test_refuses_before_the_first_request_if_the_price_is_known(stored: Settings, source: FaultServer) -> None:
+    async with assistant_of(stored, max_requests=2) as assistant:
         assert (await assistant.ask("plan", url=["*.example.com"], crawl=[OLD]))["affordable"] is False
         before = source.requests
         refused = await assistant.refused("query", url=["*.example.com"], crawl=[OLD], limit=200, max_requests=1000)
@@ -119,11 +110,11 @@ def test_refuses_before_the_first_request_if_the_price_is_known(stored: Settings
         assert "restart catalogue mcp with a larger --max-requests" in refused["error"]
         assert source.requests == before
 
-    with_assistant(stored, talk, max_requests=2)
 
-
-def test_refused_call_names_the_requests_that_it_needs(stored: Settings, source: FaultServer, page_url: str) -> None:
-    async def talk(assistant: Assistant) -> None:
+async def test_refused_call_names_the_requests_that_it_needs(
+    stored: Settings, source: FaultServer, page_url: str
+) -> None:
+    async with assistant_of(stored) as assistant:
         calls: list[tuple[str, dict[str, Any]]] = [
             ("query", {"url": ["*.example.com"], "crawl": [OLD], "limit": 200}),
             ("get_page", {"url": page_url, "crawl": [MODERN]}),
@@ -137,11 +128,9 @@ def test_refused_call_names_the_requests_that_it_needs(stored: Settings, source:
             answer = await assistant.ask(tool, **arguments, max_requests=int(needed))
             assert 1 < answer["cost"]["requests"] <= int(needed)
 
-    with_assistant(stored, talk)
 
-
-def test_search_that_ends_early_is_not_taken_for_an_empty_one(stored: Settings) -> None:
-    async def talk(assistant: Assistant) -> None:
+async def test_search_that_ends_early_is_not_taken_for_an_empty_one(stored: Settings) -> None:
+    async with assistant_of(stored) as assistant:
         asked = {"url": "https://nowhere.example/", "crawl": [NEWEST, OLD]}
         part = await assistant.refused("get_page", **asked, max_requests=5)
         assert (part["outcome"], part["crawls_without_capture"]) == ("not_read", [NEWEST])
@@ -149,16 +138,16 @@ def test_search_that_ends_early_is_not_taken_for_an_empty_one(stored: Settings) 
         complete = await assistant.ask("get_page", **asked, max_requests=100)
         assert (complete["outcome"], complete["crawls_without_capture"]) == ("not_archived", [NEWEST, OLD])
 
-    with_assistant(stored, talk)
 
-
-def test_query_that_a_limit_does_not_end_early_ends_at_its_last_request(stored: Settings, source: FaultServer) -> None:
+async def test_query_that_a_limit_does_not_end_early_ends_at_its_last_request(
+    stored: Settings, source: FaultServer
+) -> None:
     """What it reads before is not known, since reading stops when there are enough rows; either request may win.
 
     The refusal of the other one may end the call before the first one has reached the server.
     """
 
-    async def talk(assistant: Assistant) -> None:
+    async with assistant_of(stored) as assistant:
         before = source.requests
         asked = {"url": ["*"], "crawl": [MODERN], "limit": 100, "offset": 900, "subset": "warc"}
         refused = await assistant.refused("query", **asked, max_requests=1)
@@ -167,12 +156,10 @@ def test_query_that_a_limit_does_not_end_early_ends_at_its_last_request(stored: 
         assert refused["cost"]["requests"] == 1
         assert len((await assistant.ask("query", **asked))["captures"]) == 100
 
-    with_assistant(stored, talk)
-
 
 @in_soak
-def test_exhausted_server_still_answers_what_is_stored(stored: Settings, source: FaultServer) -> None:
-    async def talk(assistant: Assistant) -> None:
+async def test_exhausted_server_still_answers_what_is_stored(stored: Settings, source: FaultServer) -> None:
+    async with assistant_of(stored, max_requests=0) as assistant:
         before = source.requests
         crawls = await assistant.ask("crawls")
         assert crawls["total"] >= 3
@@ -181,33 +168,30 @@ def test_exhausted_server_still_answers_what_is_stored(stored: Settings, source:
         assert refused["kind"] == "budget"
         assert source.requests == before
 
-    with_assistant(stored, talk, max_requests=0)
 
-
-def test_cancelled_call_stops_and_the_next_one_runs(miniature: Miniature, empty: Settings) -> None:
+async def test_cancelled_call_stops_and_the_next_one_runs(miniature: Miniature, empty: Settings) -> None:
     gate = Gate(lambda request: "cluster.idx" in request.path)
+    call = {"url": ["example.com"], "crawl": [MODERN], "max_requests": 100}
 
-    async def talk(assistant: Assistant) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(ask, assistant, group.cancel_scope)
-            await anyio.to_thread.run_sync(gate.wait)
-            group.cancel_scope.cancel()
-        used = assistant.calls.limit.used
-        gate.open()
-        answer = await assistant.ask("query", url=["example.com"], crawl=[MODERN], max_requests=100)
-        assert answer["captures"]
-        assert assistant.calls.limit.used - used == answer["cost"]["requests"]
-
-    async def ask(assistant: Assistant, _: anyio.CancelScope) -> None:
-        await assistant.result("query", url=["example.com"], crawl=[MODERN], max_requests=100)
+    async def ask() -> None:
+        await assistant.result("query", **call)
         pytest.fail("the call was not cancelled")
 
     with FaultServer(miniature.folder, gate=gate) as server:
-        with_assistant(replace(empty, source=server.url), talk)
+        async with assistant_of(replace(empty, source=server.url)) as assistant:
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask)
+                await anyio.to_thread.run_sync(gate.wait)
+                group.cancel_scope.cancel()
+            used = assistant.calls.limit.used
+            gate.open()
+            answer = await assistant.ask("query", **call)
+            assert answer["captures"]
+            assert assistant.calls.limit.used - used == answer["cost"]["requests"]
 
 
-def test_cancelled_sql_stops(stored: Settings) -> None:
-    async def talk(assistant: Assistant) -> None:
+async def test_cancelled_sql_stops(stored: Settings) -> None:
+    async with assistant_of(stored) as assistant:
         started = time.monotonic()
         with anyio.move_on_after(0.3) as scope:
             await assistant.result("sql_metadata", sql="select count(*) from range(100000000000) a, range(1000000) b")
@@ -215,26 +199,20 @@ def test_cancelled_sql_stops(stored: Settings) -> None:
         assert (await assistant.ask("sql_metadata", sql="select 2"))["rows"] == [[2]]
         assert time.monotonic() - started < SECONDS
 
-    with_assistant(stored, talk)
 
-
-def test_repeated_requests_are_counted(miniature: Miniature, empty: Settings) -> None:
+async def test_repeated_requests_are_counted(miniature: Miniature, empty: Settings) -> None:
     def script(request: Request) -> Any:
         return first(1, Kind.CUT_FIN)(request) if request.path == "collinfo.json" else None
 
-    async def talk(assistant: Assistant) -> None:
-        assert (await assistant.ask("crawls"))["cost"]["requests"] == 2
-
     with FaultServer(miniature.folder, script=script) as server:
-        with_assistant(replace(empty, source=server.url), talk)
+        async with assistant_of(replace(empty, source=server.url)) as assistant:
+            assert (await assistant.ask("crawls"))["cost"]["requests"] == 2
         assert server.requests == 2
 
 
-def test_call_does_not_wait_for_a_source_that_blocks(miniature: Miniature, empty: Settings) -> None:
-    async def talk(assistant: Assistant) -> None:
-        error = await assistant.refused("query", url=["example.com"], crawl=[MODERN])
-        assert error["kind"] == "source"
-        assert re.search("try again in (?:29.|30.) s", error["error"])
-
+async def test_call_does_not_wait_for_a_source_that_blocks(miniature: Miniature, empty: Settings) -> None:
     with FaultServer(miniature.folder, script=always(Kind.BLOCKED)) as server:
-        with_assistant(replace(empty, source=server.url), talk)
+        async with assistant_of(replace(empty, source=server.url)) as assistant:
+            error = await assistant.refused("query", url=["example.com"], crawl=[MODERN])
+    assert error["kind"] == "source"
+    assert re.search("try again in (?:29.|30.) s", error["error"])

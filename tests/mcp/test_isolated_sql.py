@@ -15,37 +15,25 @@ from tests.support.amounts import in_part, in_soak
 NOT_ONE_SELECT = "only one statement that reads"
 ALONE = "SQL reads the metadata database alone"
 HOSTILE = {
-    "from read_csv('/etc/passwd')": ALONE,
-    "select * from read_text('{there}')": ALONE,
-    "from '{there}'": "does not exist",
-    "from glob('/*')": ALONE,
-    "from read_blob('http://127.0.0.1:1/x')": ALONE,
-    "from 's3://bucket/x.parquet'": ALONE,
-    "from sniff_csv('{there}')": ALONE,
-    "from parquet_metadata('{there}')": ALONE,
-    "from sqlite_scan('{there}', 't')": "not in the catalog",
+    **dict.fromkeys(["from read_csv('/etc/passwd')", "select * from read_text('{there}')", "from glob('/*')"], ALONE),
+    **dict.fromkeys(["from read_blob('http://127.0.0.1:1/x')", "from 's3://bucket/x.parquet'"], ALONE),
+    **dict.fromkeys(["from sniff_csv('{there}')", "from parquet_metadata('{there}')"], ALONE),
     "from duckdb_extensions()": ALONE,
+    "from '{there}'": "does not exist",
+    "from sqlite_scan('{there}', 't')": "not in the catalog",
     "from query('copy (select 1) to ''{out}''')": "single SELECT",
-    "copy (select 1) to '{out}'": NOT_ONE_SELECT,
-    "copy crawls to '{out}'": NOT_ONE_SELECT,
-    "export database '{out}'": NOT_ONE_SELECT,
-    "attach '{out}'": NOT_ONE_SELECT,
-    "install httpfs": NOT_ONE_SELECT,
-    "load '{out}'": NOT_ONE_SELECT,
-    "set enable_external_access = true": NOT_ONE_SELECT,
-    "reset lock_configuration": NOT_ONE_SELECT,
-    "pragma enable_profiling": NOT_ONE_SELECT,
-    "call enable_logging()": NOT_ONE_SELECT,
+    **dict.fromkeys(
+        ["copy (select 1) to '{out}'", "copy crawls to '{out}'", "export database '{out}'"], NOT_ONE_SELECT
+    ),
+    **dict.fromkeys(
+        ["attach '{out}'", "install httpfs", "load '{out}'", "use memory", "checkpoint", ""], NOT_ONE_SELECT
+    ),
+    **dict.fromkeys(["set enable_external_access = true", "reset lock_configuration"], NOT_ONE_SELECT),
+    **dict.fromkeys(["pragma enable_profiling", "call enable_logging()", "detach catalogue"], NOT_ONE_SELECT),
+    **dict.fromkeys(["create table x as select 1", "create table memory.x as select 1"], NOT_ONE_SELECT),
+    **dict.fromkeys(["insert into derived.files (path) values (1)", "explain analyze select 1"], NOT_ONE_SELECT),
     "select 1; copy (select 1) to '{out}'": NOT_ONE_SELECT,
-    "create table x as select 1": NOT_ONE_SELECT,
-    "create table memory.x as select 1": NOT_ONE_SELECT,
-    "insert into derived.files (path) values (1)": NOT_ONE_SELECT,
-    "explain analyze select 1": NOT_ONE_SELECT,
-    "detach catalogue": NOT_ONE_SELECT,
-    "use memory": NOT_ONE_SELECT,
-    "checkpoint": NOT_ONE_SELECT,
     "select getenv('HOME')": "getenv",
-    "": NOT_ONE_SELECT,
 }
 TOO_LARGE = [
     "select repeat('x', 3000000000)",

@@ -14,10 +14,11 @@ from catalogue.demo import Miniature
 from catalogue.mcp_server.serve import RUNS, arguments_of
 from catalogue.settings import Settings
 from tests.support.amounts import in_part, in_soak
-from tests.support.assistants import Assistant, with_assistant, without_index
+from tests.support.assistants import assistant_of, without_index
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.miniatures import MODERN, NEWEST, OLD
 
+pytestmark = pytest.mark.anyio
 SITE = "*.example.com"
 
 
@@ -27,8 +28,8 @@ def captures(settings: Settings, pattern: str, crawls: str) -> list[tuple[str, s
     return sorted((row["url"], row["crawl"]) for row in rows)
 
 
-def test_tools_have_schemas_examples_and_hints(empty: Settings) -> None:
-    async def talk(assistant: Assistant) -> None:
+async def test_tools_have_schemas_examples_and_hints(empty: Settings) -> None:
+    async with assistant_of(empty) as assistant:
         listed = (await assistant.client.list_tools()).tools
         assert [tool.name for tool in listed] == ["crawls", "plan", "query", "get_page", "sample", "sql_metadata"]
         for tool, run in zip(listed, RUNS.values(), strict=True):
@@ -47,13 +48,11 @@ def test_tools_have_schemas_examples_and_hints(empty: Settings) -> None:
             assert tool.annotations.open_world_hint is (tool.name != "sql_metadata")
         assert assistant.client.instructions
 
-    with_assistant(empty, talk)
-
 
 @in_part(2)
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_lists_crawls_in_parts(stored: Settings, mode: str) -> None:
-    async def talk(assistant: Assistant) -> None:
+async def test_lists_crawls_in_parts(stored: Settings, mode: str) -> None:
+    async with assistant_of(stored, mode=mode) as assistant:
         found: list[str] = []
         offset: int | None = 0
         while offset is not None:
@@ -67,11 +66,9 @@ def test_lists_crawls_in_parts(stored: Settings, mode: str) -> None:
         assert (modern["crawl"], modern["stored_files"], modern["stored_subsets"]) == (MODERN, 7, ["warc"])
         assert (await assistant.ask("crawls", contains="2018"))["total"] == 1
 
-    with_assistant(stored, talk, mode=mode)
 
-
-def test_price_of_a_plan_is_what_the_query_takes(stored: Settings) -> None:
-    async def talk(assistant: Assistant) -> None:
+async def test_price_of_a_plan_is_what_the_query_takes(stored: Settings) -> None:
+    async with assistant_of(stored) as assistant:
         plan = await assistant.ask("plan", url=[SITE], crawl=[MODERN], subset="warc")
         (price,) = plan["crawls"]
         assert plan["cost"]["requests"] == 0
@@ -81,11 +78,9 @@ def test_price_of_a_plan_is_what_the_query_takes(stored: Settings) -> None:
         assert 0 < took["cost"]["requests"] <= plan["requests"]
         assert took["cost"]["requests_left"] == plan["cost"]["requests_left"] - took["cost"]["requests"]
 
-    with_assistant(stored, talk)
 
-
-def test_accepts_numbers_for_texts_and_values_for_lists(stored: Settings) -> None:
-    async def talk(assistant: Assistant) -> None:
+async def test_accepts_numbers_for_texts_and_values_for_lists(stored: Settings) -> None:
+    async with assistant_of(stored) as assistant:
         asked = {"url": [SITE], "crawl": [MODERN], "subset": "warc"}
         texts = await assistant.ask("query", **asked, status=["200"], **{"from": "2020"})
         assert texts["captures"]
@@ -93,35 +88,29 @@ def test_accepts_numbers_for_texts_and_values_for_lists(stored: Settings) -> Non
             numbers = await assistant.ask("query", **asked, status=status, **{"from": 2020})
             assert numbers["captures"] == texts["captures"]
 
-    with_assistant(stored, talk)
 
-
-def test_parts_of_a_query_are_the_result(empty: Settings) -> None:
-    async def talk(assistant: Assistant) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        offset: int | None = 0
+async def test_parts_of_a_query_are_the_result(empty: Settings) -> None:
+    asked = {"url": [SITE], "subset": "all", "crawl": [MODERN, OLD], "limit": 100, "max_requests": 200}
+    found: list[dict[str, Any]] = []
+    offset: int | None = 0
+    async with assistant_of(empty) as assistant:
         while offset is not None:
-            answer = await assistant.ask(
-                "query", url=[SITE], subset="all", crawl=[MODERN, OLD], limit=100, offset=offset, max_requests=200
-            )
+            answer = await assistant.ask("query", **asked, offset=offset)
             assert answer["complete"] is (answer["next_offset"] is None)
             assert bool(answer["crawls_not_read"]) is not answer["complete"]
             found += answer["captures"]
             offset = answer["next_offset"]
-        assert answer["crawls_read"] == [MODERN, OLD]
-        return found
-
-    found = with_assistant(empty, talk)
+    assert answer["crawls_read"] == [MODERN, OLD]
     assert len(found) > 120
     assert sorted((row["url"], row["crawl"]) for row in found) == captures(empty, SITE, f"{MODERN},{OLD}")
 
 
-def test_says_which_crawls_have_no_match(empty: Settings) -> None:
+async def test_says_which_crawls_have_no_match(empty: Settings) -> None:
     """With ``latest`` the result does not say which crawls have none."""
 
     both = {url for url, crawl in captures(empty, SITE, OLD)} & {url for url, crawl in captures(empty, SITE, MODERN)}
 
-    async def talk(assistant: Assistant) -> None:
+    async with assistant_of(empty) as assistant:
         options = {"url": [min(both)], "crawl": [MODERN, OLD], "limit": 200, "max_requests": 200}
         answer = await assistant.ask("query", **options, latest=True)
         assert answer["complete"]
@@ -133,16 +122,14 @@ def test_says_which_crawls_have_no_match(empty: Settings) -> None:
             assert (nothing["captures"], nothing["complete"]) == ([], True)
             assert nothing["crawls_without_match"] == [MODERN, OLD]
 
-    with_assistant(empty, talk)
 
-
-def test_says_what_to_do_where_offsets_end(tmp_path: Path) -> None:
+async def test_says_what_to_do_where_offsets_end(tmp_path: Path) -> None:
     source = crawl_of(tmp_path / "source", table([f"com,example)/{n:05}" for n in range(10_100)]))
     settings = Settings(data=tmp_path / "data", source=str(source))
     with catalogue.open(settings.data, settings=settings) as cat:
         cat.harvest(CRAWL)
 
-    async def talk(assistant: Assistant) -> None:
+    async with assistant_of(settings) as assistant:
         asked = {"url": ["example.com/*"], "crawl": [CRAWL], "subset": "warc", "columns": ["url"]}
         last = await assistant.ask("query", **asked, offset=10_000, limit=50)
         assert (len(last["captures"]), last["next_offset"]) == (50, None)
@@ -151,26 +138,21 @@ def test_says_what_to_do_where_offsets_end(tmp_path: Path) -> None:
         before = await assistant.ask("query", **asked, offset=9_990, limit=10)
         assert before["next_offset"] == 10_000
 
-    with_assistant(settings, talk)
 
-
-def test_says_which_crawls_are_not_read_completely(stored: Settings, miniature: Miniature) -> None:
+async def test_says_which_crawls_are_not_read_completely(stored: Settings, miniature: Miniature) -> None:
     """Of the stored crawl, redirects and errors are not stored, and it has no CDX index."""
-
-    async def talk(assistant: Assistant) -> None:
-        answer = await assistant.ask("query", url=["nowhere.example"], subset="all", crawl=[MODERN])
-        assert not answer["complete"]
-        assert answer["crawls_without_match"] == []
-        assert [each["crawls"] for each in answer["crawls_not_read"]] == [[MODERN], [MODERN]]
-        assert "run: catalogue harvest" in answer["crawls_not_read"][0]["reason"]
-
     with without_index(miniature.folder, MODERN) as server:
-        with_assistant(replace(stored, source=server.url), talk)
+        async with assistant_of(replace(stored, source=server.url)) as assistant:
+            answer = await assistant.ask("query", url=["nowhere.example"], subset="all", crawl=[MODERN])
+    assert not answer["complete"]
+    assert answer["crawls_without_match"] == []
+    assert [each["crawls"] for each in answer["crawls_not_read"]] == [[MODERN], [MODERN]]
+    assert "run: catalogue harvest" in answer["crawls_not_read"][0]["reason"]
 
 
 @in_soak
-def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
-    async def talk(assistant: Assistant) -> None:
+async def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
+    async with assistant_of(stored) as assistant:
         drawn = await assistant.ask("sample", size=5, seed=3, crawl=[MODERN])
         again = await assistant.ask("sample", size=5, seed=3, crawl=[MODERN])
         assert len(drawn["captures"]) == 5
@@ -186,8 +168,6 @@ def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
         wide = ", ".join(["repeat('x', 2000)"] * 30)
         refused = await assistant.refused("sql_metadata", sql=f"select {wide}")
         assert "select fewer columns" in refused["error"]
-
-    with_assistant(stored, talk)
 
 
 @in_part(2)
@@ -210,14 +190,12 @@ def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
         ("sql_metadata", {"sql": "select"}, "invalid", "SELECT clause without selection list"),
     ],
 )
-def test_errors_are_one_sentence(
+async def test_errors_are_one_sentence(
     stored: Settings, tool: str, arguments: dict[str, Any], kind: str, message: str
 ) -> None:
-    async def talk(assistant: Assistant) -> None:
+    async with assistant_of(stored) as assistant:
         error = await assistant.refused(tool, **arguments)
         assert error["kind"] == kind
         assert message in error["error"]
         assert not re.search(r"\n|function|<", error["error"])
         assert error["cost"]["requests_left"] >= 990
-
-    with_assistant(stored, talk)

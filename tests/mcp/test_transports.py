@@ -4,7 +4,8 @@ import json
 import os
 import signal
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,26 +56,16 @@ def test_real_client_uses_a_real_process(command: Command, page_url: str, tmp_pa
     anyio.run(talk)
 
 
-# ---- messages by hand ----
-
-
 class Talk:
-    """A process, and messages to it."""
-
     def __init__(self, command: Command, *words: str) -> None:
-        end, self._input = os.pipe()
-        environment = command.environment()
-        self.process = Forked(["mcp", *words], environment, command.home, given=end)
+        end, ours = os.pipe()
+        self.input = open(ours, "wb", buffering=0)  # noqa: PTH123, SIM115 - closed below
+        self.process = Forked(["mcp", *words], command.environment(), command.home, given=end)
         self.lines: list[bytes] = []
         """All that it printed."""
 
-    def close_input(self) -> None:
-        os.close(self._input)
-        self._input = -1
-
     def close(self) -> None:
-        if self._input >= 0:
-            self.close_input()
+        self.input.close()
         self.process.kill()
         with self.process:
             pass
@@ -84,7 +75,7 @@ class Talk:
         self.write(json.dumps(message).encode())
 
     def write(self, line: bytes) -> None:
-        os.write(self._input, line + b"\n")
+        self.input.write(line + b"\n")
 
     def answer(self, number: int) -> Any:
         """Wait for the answer to a request."""
@@ -111,14 +102,19 @@ class Hanging(Arrivals):
         return super().__call__(request) if f"/{OLD}/indexes" in request.path else None
 
 
+@contextmanager
+def talking(command: Command, miniature: Miniature, *words: str) -> Iterator[tuple[Talk, Hanging]]:
+    hanging = Hanging()
+    with FaultServer(miniature.folder, script=hanging) as server:
+        talk = Talk(replace(command, source=server.url), *words)
+        with closing(talk):
+            yield talk, hanging
+
+
 @in_soak
 def test_messages_survive_invalid_lines_and_cancelled_calls(command: Command, miniature: Miniature) -> None:
     """At the end the input is closed while a call waits for the source."""
-    hanging = Hanging()
-    with (
-        FaultServer(miniature.folder, script=hanging) as server,
-        closing(Talk(replace(command, source=server.url), "--verbose", "--trace")) as talk,
-    ):
+    with talking(command, miniature, "--verbose", "--trace") as (talk, hanging):
         talk.greet()
         for line in (b"no JSON", b"\xff", b"[]", b"{}", b"", b'{"id": true}', b"[" * 100_000):
             talk.write(line)
@@ -130,7 +126,7 @@ def test_messages_survive_invalid_lines_and_cancelled_calls(command: Command, mi
         assert talk.answer(3)["structuredContent"]["captures"]
         talk.call(4, "query", url=["example.com"], crawl=[OLD])
         hanging.wait(1)
-        talk.close_input()
+        talk.input.close()
         out, err = talk.process.communicate(timeout=30)
     assert talk.process.returncode == 0
     messages = [json.loads(line) for line in (*talk.lines, *out.splitlines())]
@@ -141,11 +137,7 @@ def test_messages_survive_invalid_lines_and_cancelled_calls(command: Command, mi
 
 
 def test_interrupt_ends_a_waiting_call(command: Command, miniature: Miniature) -> None:
-    hanging = Hanging()
-    with (
-        FaultServer(miniature.folder, script=hanging) as server,
-        closing(Talk(replace(command, source=server.url))) as talk,
-    ):
+    with talking(command, miniature) as (talk, hanging):
         talk.greet()
         talk.call(2, "query", url=["example.com"], crawl=[OLD])
         hanging.wait(1)
@@ -154,13 +146,9 @@ def test_interrupt_ends_a_waiting_call(command: Command, miniature: Miniature) -
         assert talk.process.stderr.read().splitlines()[-1] == b"stopped"
 
 
-# ---- HTTP ----
-
-
 def test_http_accepts_local_clients_alone_and_shares_one_budget(
     command: Command, miniature: Miniature, page_url: str
 ) -> None:
-    hanging = Hanging()
     words = ("--http", "--port", "0", "--allow-host", "mcp.example.org", "--max-requests", "15")
 
     async def talk(url: str) -> None:
@@ -177,10 +165,7 @@ def test_http_accepts_local_clients_alone_and_shares_one_budget(
                 group.cancel_scope.cancel()
             assert (await other.call_tool("sql_metadata", {"sql": "select 1"})).structured_content
 
-    with (
-        FaultServer(miniature.folder, script=hanging) as server,
-        closing(Talk(replace(command, source=server.url), *words)) as process,
-    ):
+    with talking(command, miniature, *words) as (process, hanging):
         serving = next(line.decode() for line in process.process.stderr if line.startswith(b"serving "))
         address = serving.split()[1].removesuffix("/mcp")
         for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):

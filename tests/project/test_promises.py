@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PROMISES = (ROOT / "docs/internals/promises.md").read_text(encoding="utf-8")
 _NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
-_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
+_FUNCTION = re.compile(r"^(?:async )?def (\w+)\(", re.MULTILINE)
 _IN_SOAK = re.compile(r"^@in_soak\n(?:@.*\n|[ )].*\n)*def (\w+)\(", re.MULTILINE)
 
 

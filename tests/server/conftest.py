@@ -23,7 +23,6 @@ def whole_settings(whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="session")
 def crawl_and_urls(whole_mirror: Path) -> tuple[str, list[str]]:
-    """The newest crawl, and its URLs."""
     newest = max(whole_mirror.rglob("crawl=*"), key=lambda folder: folder.name)
     tables = [pq.ParquetFile(path).read(columns=["url"]) for path in newest.rglob("*.parquet")]
     urls = {url for table in tables for url in table.column(0).to_pylist()}

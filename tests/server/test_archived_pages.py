@@ -20,7 +20,7 @@ from catalogue.records.record import Record, read_record
 from catalogue.server.archived_pages import archived_headers, content_headers, link, parse_url
 from tests.support.amounts import in_part, part_of
 from tests.support.archives import digest, warc
-from tests.support.crawls import CRAWL
+from tests.support.crawls import ABSENT, CRAWL, write_manifest
 from tests.support.served_records import (
     ARCHIVE,
     GZIPPED,
@@ -39,12 +39,7 @@ from tests.support.served_records import (
 from tests.support.serving import Answer, get, serving, serving_harvested
 
 hostile = pytest.fixture(scope="module")(serving_hostile)
-
-
 address = pytest.fixture(scope="module")(serving_harvested)
-
-
-# ---- what was archived ----
 
 
 @pytest.fixture(scope="module")
@@ -151,9 +146,6 @@ def test_prefers_the_requested_url_and_says_if_it_is_another(tmp_path: Path) -> 
             assert (got.text, got.headers.get("x-archive-exact")) == (body, exact), url
 
 
-# ---- other forms ----
-
-
 def test_text_form(hostile: str) -> None:
     got = page(hostile, "script", "text_")
     assert (got.status, got.text.strip()) == (200, "hello there")
@@ -189,18 +181,10 @@ def test_warc_form_is_a_download(hostile: str) -> None:
     assert gzip.decompress(got.body).startswith(b"WARC/1.0")
 
 
-# ---- what there is not ----
-
-
-def test_no_capture_is_404(address: str, crawl: str) -> None:
-    got = get(address, f"/{crawl}/2022id_/https://nowhere.example/%C3%A9?a=%3Cb%3E")
-    assert got.status == 404
-    assert got.json == {"message": "No Captures found for: https://nowhere.example/%C3%A9?a=%3Cb%3E"}
-
-
 @pytest.mark.parametrize(
     ("target", "status", "message"),
     [
+        ("/{crawl}/2022id_/https://nowhere.example/%C3%A9?a=%3Cb%3E", 404, "No Captures found for: {url}"),
         ("/CC-MAIN-1999-99/2022id_/example.com", 404, "there is no crawl CC-MAIN-1999-99"),
         ("/nonsense/2022id_/example.com", 404, "nonsense"),
         ("/all/2022id_/example.com", 404, "all"),
@@ -216,10 +200,7 @@ def test_no_capture_is_404(address: str, crawl: str) -> None:
 def test_rejects_invalid_paths(address: str, crawl: str, target: str, status: int, message: str) -> None:
     got = get(address, target.format(crawl=crawl))
     assert (got.status, got.headers["content-type"]) == (status, "application/json; charset=utf-8")
-    assert message in got.json["message"]
-
-
-# ---- records that are not what the index says ----
+    assert message.format(url="https://nowhere.example/%C3%A9?a=%3Cb%3E") in got.json["message"]
 
 
 def test_wrong_records_are_errors_that_clients_do_not_retry(tmp_path: Path) -> None:
@@ -240,19 +221,13 @@ def test_wrong_records_are_errors_that_clients_do_not_retry(tmp_path: Path) -> N
 @pytest.mark.filterwarnings("ignore::catalogue.errors.IncompleteAnswer")
 def test_incomplete_answers_are_not_cached(hostile: str, tmp_path: Path) -> None:
     write_records(tmp_path / "mirror", [(url_of("script"), TIME, PAGES["script"])])
-    manifest = tmp_path / f"mirror/crawl-data/{CRAWL}/cc-index-table.paths.gz"
-    path = gzip.decompress(manifest.read_bytes()).decode()
-    manifest.write_bytes(gzip.compress(f"{path}\n{path.replace('00000', '00001')}\n".encode()))
+    write_manifest(tmp_path / "mirror", CRAWL, ABSENT)
     with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
         assert page(address, "script").headers["cache-control"] == "no-store"
     assert page(hostile, "script").headers["cache-control"] == "public, max-age=86400"
 
 
-# ---- archived pages have no effect on the server's own pages ----
-
-
 def header_lines(address: str, name: str) -> list[tuple[str, str]]:
-    """Return header lines of a page as sent."""
     connection = HTTPConnection(urlsplit(address).netloc, timeout=60)
     try:
         connection.request("GET", f"/{CRAWL}/2022id_/{url_of(name)}")
@@ -335,7 +310,6 @@ def test_refuses_other_destinations(hostile: str, purpose: str) -> None:
 
 
 names = st.one_of(st.binary(max_size=40), st.sampled_from([b"Set-Cookie", b"X-A", b"status"]))
-
 heads = st.lists(st.tuples(names, st.binary(max_size=60)), max_size=20)
 
 

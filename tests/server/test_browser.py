@@ -24,10 +24,7 @@ from tests.support.web_pages import serving_site
 TELEPHONE, DESK = 320, 1280
 ENTER, TAB = "\ue007", "\ue004"  # as WebDriver names keys
 OVERFLOW = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
-
 pytestmark = without_browser
-
-
 site = pytest.fixture(scope="module")(serving_site)
 WAITING = f"/search?url=example.com/*&crawl={CRAWL}"
 
@@ -64,7 +61,6 @@ def browser(chromium: Any) -> Iterator[Any]:
 
 
 def look(browser: Any, width: int, theme: str) -> None:
-    """Set width and theme."""
     features = [{"name": "prefers-color-scheme", "value": theme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < DESK}
@@ -72,7 +68,6 @@ def look(browser: Any, width: int, theme: str) -> None:
 
 
 def messages(browser: Any) -> list[str]:
-    """Return new messages of the console."""
     return [entry["message"] for entry in browser.get_log("browser")]
 
 
@@ -121,7 +116,6 @@ def test_keyboard_navigation(browser: Any, site: str) -> None:
 
 
 def check_fits(browser: Any, width: int) -> None:
-    """Check that nothing of the page is wider than the window."""
     assert run(browser, "return innerWidth") == width
     assert run(browser, OVERFLOW) == 0
     overflowing = """
@@ -130,14 +124,6 @@ def check_fits(browser: Any, width: int) -> None:
           .filter((e) => !within(e) && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML)
     """
     assert run(browser, overflowing) == []
-
-
-@in_soak
-def test_long_urls_fit_a_telephone(browser: Any, site: str) -> None:
-    browser.get(f"{site}/search?url={'a' * 300}.example/{'b' * 600}/*&crawl=latest")
-    for width in (TELEPHONE, DESK):  # the window is resized after loading
-        look(browser, width, "dark")
-        check_fits(browser, width)
 
 
 @in_soak
@@ -172,6 +158,7 @@ BY_LOOK = ["color-contrast", "link-in-text-block", "target-size"]
 OWN = [
     *("/", "/status", "/nothing", "/{crawl}/", "/search?url=foo*bar&status=x", "/search?url=nobody.example"),
     "/search?url=*.example.com&crawl=all&status=2xx&limit=4&page=2",
+    f"/search?url={'a' * 300}.example/{'b' * 600}/*&crawl=latest",
 ]
 
 
@@ -201,8 +188,6 @@ def test_pages_fit_and_do_not_violate_wcag(chromium: Any, site: str, crawl: str,
     check(address + WAITING, ".notice, .captures")  # may be incomplete
     messages(chromium)
 
-
-# ---- archived pages ----
 
 ACTING = """<html><head><title>as archived</title>
 <meta http-equiv="refresh" content="0; url=//HERE/refresh"><meta http-equiv="set-cookie" content="meta=1">

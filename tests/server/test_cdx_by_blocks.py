@@ -1,8 +1,6 @@
 """The CDX API answers from blocks what it answers from Parquet files."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -13,12 +11,11 @@ from catalogue.settings import Settings
 from tests.server.conftest import requests
 from tests.support.amounts import in_soak
 from tests.support.faults import Fault, FaultServer, Kind, Request
-from tests.support.serving import get, serving
+from tests.support.serving import get, served_from, serving
 
 
 @pytest.fixture(scope="module")
 def servers(by_index: Path, whole_settings: Settings) -> Iterator[dict[str, str]]:
-    """Addresses of servers by what is stored."""
     with (
         serving(by_index / "columnar", whole_settings) as columnar,
         serving(by_index / "cdx", whole_settings) as cdx,
@@ -40,16 +37,6 @@ def test_answers_are_equal(servers: dict[str, str], crawl_and_urls: tuple[str, l
                 assert str.splitlines(other.text) == str.splitlines(one.text), words
         lines += len(one.text.splitlines())
     assert lines > 10
-
-
-def test_fields_have_their_names(servers: dict[str, str], crawl_and_urls: tuple[str, list[str]]) -> None:
-    crawl, urls = crawl_and_urls
-    answer = get(servers["cdx"], f"/{crawl}-index?{urlencode({'url': urls[0]})}")
-    (line, *_) = answer.text.splitlines()
-    fields = json.loads(line.split(" ", 2)[2])
-    assert {"url", "status", "digest", "length", "offset", "filename"} <= fields.keys()
-    assert "charset" not in fields
-    assert urls[0] in {json.loads(each.split(" ", 2)[2])["url"] for each in answer.text.splitlines()}
 
 
 def test_pages_are_complete_and_disjoint(servers: dict[str, str], crawl_and_urls: tuple[str, list[str]]) -> None:
@@ -96,11 +83,12 @@ def test_stored_lists_need_no_list_of_crawls(
     def script(request: Request) -> Fault | None:
         return Fault(Kind.NOT_FOUND) if request.path == "collinfo.json" else None
 
-    with FaultServer(whole_mirror, script=script) as source:
-        reading = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
-        with serving(by_index / "cdx", reading) as address:
-            for name in (crawl, "latest"):
-                assert get(address, f"/{name}-index?{urlencode({'url': urls[0]})}").status == 200
+    with (
+        FaultServer(whole_mirror, script=script) as source,
+        served_from(source.url, by_index / "cdx", whole_settings, tmp_path) as address,
+    ):
+        for name in (crawl, "latest"):
+            assert get(address, f"/{name}-index?{urlencode({'url': urls[0]})}").status == 200
 
 
 @pytest.mark.parametrize(("damaged", "statuses"), [(1, [200]), (2, [409, 200])])
@@ -120,9 +108,10 @@ def test_damaged_blocks_are_requested_again(
         is_damaged = "/cdx-0" in request.path and request.attempt < damaged
         return Fault(Kind.FLIPPED_BIT) if is_damaged else None
 
-    with FaultServer(whole_mirror, script=script) as source:
-        reading = replace(whole_settings, source=source.url, cache=tmp_path / "cache")
-        with serving(by_index / "cdx", reading) as address:
-            answers = [get(address, path) for _ in statuses]
+    with (
+        FaultServer(whole_mirror, script=script) as source,
+        served_from(source.url, by_index / "cdx", whole_settings, tmp_path) as address,
+    ):
+        answers = [get(address, path) for _ in statuses]
     assert [answer.status for answer in answers] == statuses
     assert answers[-1].text == get(servers["cdx"], path).text

@@ -70,11 +70,8 @@ def starts(blocks: Sequence[ResultBlock]) -> list[str]:
     return [block.intervals[0].start.decode() for block in blocks]
 
 
-def test_cuts_at_starts_of_sorted_pages() -> None:
+def test_cuts_at_starts_of_pages_also_of_both_zipped_streams() -> None:
     assert starts(cut([EVERYTHING], marks([runs("a-b", "b-d", "e-g", "g-h")]))) == ["", "b", "e", "g"]
-
-
-def test_cuts_in_both_zipped_streams() -> None:
     zipped = runs("a-m", "b-n", "c-o", "d-p", rows=2 * BLOCK_ROWS)
     assert starts(cut([EVERYTHING], marks([zipped]))) == ["", "b", "c", "d", "m", "n", "o", "p"]
 
@@ -84,9 +81,6 @@ def test_paging_takes_linear_time() -> None:
     began = time.process_time()
     assert [len(page) for page in pages_of(blocks, 10**17)] == [60_000]
     assert time.process_time() - began < 5  # quadratic time would be a minute
-
-
-# ---- of real crawls ----
 
 
 def page_lines(cat: Catalogue, crawl: str, url: str, number: int, size: int) -> tuple[int, list[str]]:

@@ -1,7 +1,9 @@
 """The JSON API: answers agree with Python and with the OpenAPI document; invalid parameters are refused."""
 
-import gzip
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,20 +20,25 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.demo import LoopbackServer
+from catalogue.demo import LoopbackServer, Miniature
 from catalogue.errors import QueryError
 from catalogue.selection import stored_crawls
 from catalogue.server.application import application
 from catalogue.settings import Settings, package_version
 from catalogue.surt import Match
-from tests.support.amounts import in_part
-from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.amounts import COMPLETE, EXAMPLES, in_part, in_soak
+from tests.support.crawls import ABSENT, CRAWL, crawl_of, table, write_manifest
+from tests.support.miniatures import NEWEST
 from tests.support.served_records import harvest
-from tests.support.serving import Answer, get, serving, serving_harvested
+from tests.support.serving import Answer, get, harvested_in_part, serving, serving_harvested
 
 DOCUMENT = application().openapi()
-
-
+ROOT = Path(__file__).parents[2]
+# A request with valid parameters can still be refused.
+SETTINGS = """
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "404", "422"]
+"""
 address = pytest.fixture(scope="module")(serving_harvested)
 
 
@@ -62,8 +69,6 @@ def as_json(row: dict[str, Any]) -> str:
     }
     return json.dumps(values, sort_keys=True)
 
-
-# ---- captures ----
 
 PATTERNS = ["*.example.com", "example.com", "example.com/*", "*.org", "https://example.com/dir/page", "com."]
 QUERIES = st.fixed_dictionaries(
@@ -128,8 +133,7 @@ def test_limits_captures(address: str) -> None:
 def test_counts_requests_of_a_query(mirror: Path, crawl: str, tmp_path: Path) -> None:
     with LoopbackServer(mirror) as source:
         reading = Settings(source=source.url, cache=tmp_path)
-        with catalogue.open(tmp_path / "data", settings=reading) as cat:
-            cat.harvest(crawl)
+        harvested_in_part(tmp_path / "data", reading, crawl)
         source.log.clear()
         with serving(tmp_path / "data", reading) as address:
             got = answer(address, "query", url="*.example.com", crawl=crawl)
@@ -141,18 +145,13 @@ def test_counts_requests_of_a_query(mirror: Path, crawl: str, tmp_path: Path) ->
 
 def test_reports_missing_files(tmp_path: Path) -> None:
     crawl_of(tmp_path / "mirror", table([f"com,example)/{at}" for at in range(5)]))
-    manifest = tmp_path / f"mirror/crawl-data/{CRAWL}/cc-index-table.paths.gz"
-    path = gzip.decompress(manifest.read_bytes()).decode()
-    manifest.write_bytes(gzip.compress(f"{path}\n{path.replace('00000', '00001')}\n".encode()))
+    write_manifest(tmp_path / "mirror", CRAWL, ABSENT)
     with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
         got = answer(address, "query", url="*.com", columns="url")
         assert (len(got["captures"]), got["complete"]) == (5, False)
         assert "catalogue harvest --crawl" in got["missing"][0]
         (row,) = answer(address, "status")["coverage"]
         assert (row["files_listed"], row["files_harvested"], row["files_failed"]) == (2, 1, 1)
-
-
-# ---- plans, row groups, status ----
 
 
 @pytest.fixture(scope="module")
@@ -220,9 +219,6 @@ def test_without_harvest(tmp_path: Path) -> None:
         ):
             got = get(address, f"/api/{name}")
             assert (got.status, got.json["message"]) == (404, message)
-
-
-# ---- errors ----
 
 
 @pytest.mark.parametrize(
@@ -295,3 +291,27 @@ def test_serves_its_document(address: str) -> None:
         for parameter in path["get"].get("parameters", []):
             (example,) = parameter["schema"]["examples"]
             Draft202012Validator(parameter["schema"]).validate(example)
+
+
+@in_soak
+@pytest.mark.timeout(3600)  # with many requests
+def test_answers_agree_with_the_document(miniature: Miniature, tmp_path: Path) -> None:
+    """Schemathesis sends what the document allows and forbids; see https://schemathesis.readthedocs.io/."""
+    settings = Settings(source=str(miniature.folder), cache=tmp_path / "cache")
+    harvested_in_part(tmp_path / "data", settings, NEWEST, "all")
+    config = tmp_path / "schemathesis.toml"
+    config.write_text(SETTINGS)
+    program = Path(sys.executable).with_name("schemathesis")
+    options = [f"--phases=examples,{'coverage,' if COMPLETE else ''}fuzzing", f"--max-examples={EXAMPLES // 5}"]
+    options += ["--checks=all", "--seed=1", "--no-color", "--generation-database=none"]
+    with serving(tmp_path / "data", settings) as address:
+        done = subprocess.run(
+            [program, "--config-file", config, "run", *options, f"{address}/api/openapi.json"],
+            cwd=tmp_path,
+            env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis")},  # of what is slow to compute
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Operations:       4 selected / 4 total" in done.stdout

@@ -42,7 +42,6 @@ def servers(request: pytest.FixtureRequest, by_index: Path, whole_settings: Sett
 
 @pytest.fixture
 def logged(whole_mirror: Path, whole_settings: Settings, tmp_path: Path) -> Iterator[tuple[FaultServer, Settings]]:
-    """A source that logs requests, and settings for it."""
     with FaultServer(whole_mirror) as source:
         yield source, replace(whole_settings, source=source.url, cache=tmp_path / "cache")
 

@@ -5,7 +5,6 @@ import socket
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from shutil import copytree
 from threading import Event
 from urllib.parse import urlsplit
 
@@ -18,11 +17,10 @@ from catalogue.server.service import Service
 from catalogue.settings import STORE_NAME, Settings, package_version
 from tests.support.amounts import in_part
 from tests.support.metrics import ANSWERS, answers, counted, samples
-from tests.support.serving import get, running, serving, serving_harvested
+from tests.support.serving import get, running, served_from, serving_harvested
 from tests.support.web_pages import page
 
 base = pytest.fixture(scope="module")(serving_harvested)
-
 PRODUCTION = (Path(__file__).parents[2] / "docs/how-to/production.md").read_text(encoding="utf-8")
 
 
@@ -104,10 +102,8 @@ def test_queries_are_shown_while_all_are_busy(harvested_data: Path, settings: Se
 
 
 def test_limit_and_cost_of_the_source(untaught_data: Path, mirror: Path, crawl: str, tmp_path: Path) -> None:
-    data = Path(copytree(untaught_data, tmp_path / "data"))
     with LoopbackServer(mirror) as source:
-        settings = Settings(source=source.url, cache=tmp_path / "cache", rate=50.0)
-        with serving(data, settings) as address:
+        with served_from(source.url, untaught_data, Settings(rate=50.0), tmp_path) as address:
             before = samples(address)
             assert not source.log
             assert get(address, f"/{crawl}-index?url=example.com/*").status == 200
@@ -144,13 +140,11 @@ def test_process_that_replaces_another_continues_its_counters() -> None:
 
 
 def test_health_is_503_without_a_readable_store(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
-    data = Path(copytree(harvested_data, tmp_path / "data"))
     with LoopbackServer(mirror) as source:
-        settings = Settings(source=source.url, cache=tmp_path / "cache")
-        with serving(data, settings) as address:
+        with served_from(source.url, harvested_data, Settings(), tmp_path) as address:
             answer = get(address, "/healthz")
             assert (answer.status, answer.json) == (200, {"status": "ok", "version": package_version()})
-            store = data / STORE_NAME
+            store = tmp_path / "data" / STORE_NAME
             store.rename(tmp_path / "moved")
             answer = get(address, "/healthz")
             assert (answer.status, STORE_NAME in answer.json["message"]) == (503, True)

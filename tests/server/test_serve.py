@@ -32,11 +32,9 @@ from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of
 from tests.support.metrics import samples
 from tests.support.serving import get, harvested_in_part, running, serving, serving_harvested
+from tests.support.web_pages import page
 
 base = pytest.fixture(scope="module")(serving_harvested)
-
-
-# ---- crawls ----
 
 
 @pytest.mark.parametrize(
@@ -73,9 +71,6 @@ def assert_addresses(base: str, headers: dict[str, str], address: str) -> None:
     for each in listed:
         assert each["timegate"] == f"{address}/{each['id']}/"
     connection.close()
-
-
-# ---- transport ----
 
 
 def test_compresses_large_answers_on_request(base: str, crawl: str) -> None:
@@ -142,9 +137,6 @@ def test_limits_requests(base: str, crawl: str) -> None:
     assert get(base, f"/{crawl}-index?url=example.com/%E9").status in {200, 404}
 
 
-# ---- the queue ----
-
-
 def test_parallel_answers_equal_single_ones(base: str, crawl: str) -> None:
     rng = random.Random(7)
     urls = ["example.com/*", "*.example.com", "example.com", "*.org", "example.com/", "nosuch.example"]
@@ -170,8 +162,11 @@ def test_full_queue_is_503_with_retry_after(harvested_data: Path, settings: Sett
             service.submit(lambda session: session.dataset.name)
         assert caught.value.retry_after > 0
         with running(service) as address:
-            answer = get(address, "/collinfo.json")
-            assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+            for path in ("/collinfo.json", "/", "/search?url=example.com", "/status", f"/{CRAWL}/"):
+                answer = get(address, path)
+                assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+                text = answer.text if answer.type.startswith("application/json") else page(answer, 503).one("main").text
+                assert "too many queries are waiting" in text
         go_on.set()
         assert (first.result(30), second.result(30)) == (True, "index")
 
@@ -280,9 +275,6 @@ def test_limit_bounds_memory_for_half_a_million_captures(settings: Settings, tmp
     assert peak < 600 << 20
 
 
-# ---- the command ----
-
-
 def test_refuses_used_port(asking: Command) -> None:
     with socket.create_server(("127.0.0.1", 0)) as used:
         ran = asking("serve", "--port", str(used.getsockname()[1]))
@@ -291,20 +283,16 @@ def test_refuses_used_port(asking: Command) -> None:
     assert "(Address already in use); choose another --port" in ran.err
 
 
-def test_refuses_unknown_hosts(asking: Command) -> None:
-    for words in (["serve"], ["mcp", "--http", "--allow-host", "nosuch.invalid"]):
-        ran = asking(*words, "--host", "nosuch.invalid", "--port", "0")
-        assert ran.status == 2
-        assert ran.err.endswith("; choose another --host\n")
-
-
-def test_refuses_invalid_values_before_it_listens(asking: Command) -> None:
-    ran = asking("serve", "--port", "0", "--harvest-on-demand", "--values", "nosuch", "--workers", "1")
-    assert (ran.status, "there is no column 'nosuch'" in ran.err) == (2, True)
-    assert "serving" not in ran.err
-    ran = asking("serve", "--port", "0", "--values", "fetch_status")
-    assert (ran.status, ran.err) == (2, "catalogue: --values needs --harvest-on-demand\n")
-
-
-def test_refuses_other_datasets(asking: Command) -> None:
-    assert "leave out --table" in asking("serve", "--port", "0", "--table", "hosts").err
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["serve", "--host", "nosuch.invalid"], "; choose another --host\n"),
+        (["mcp", "--http", "--allow-host", "a.example", "--host", "nosuch.invalid"], "; choose another --host\n"),
+        (["serve", "--harvest-on-demand", "--values", "nosuch", "--workers", "1"], "there is no column 'nosuch'"),
+        (["serve", "--values", "fetch_status"], "catalogue: --values needs --harvest-on-demand\n"),
+        (["serve", "--table", "hosts"], "leave out --table"),
+    ],
+)
+def test_refuses_invalid_options_before_it_listens(asking: Command, words: list[str], message: str) -> None:
+    ran = asking(*words, "--port", "0")
+    assert (ran.status, message in ran.err, "serving" in ran.err) == (2, True, False)

@@ -1,4 +1,4 @@
-"""Catalogues that share a source and a cache: they answer as a single one, and fetch nothing twice."""
+"""Catalogues that share a source and a cache: they fetch nothing twice, and each is closed for itself."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -6,10 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from queue import SimpleQueue
-from random import Random
 from shutil import copytree
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -17,22 +14,11 @@ import pytest
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.errors import SourceUnavailable, Throttled
-from catalogue.selection import crawl_list, stored_crawls
+from catalogue.selection import crawl_list
 from catalogue.session import Session
 from catalogue.settings import Settings
-from tests.read.test_answers import IDENTITY
 from tests.support.faults import FaultServer, Kind, always
 from tests.support.miniatures import OLD
-
-THREADS, QUERIES, POOL = 8, 2, 4
-DIFFERENT = 17
-"""Different ones, so that equal ones are often run at the same time."""
-COLUMNS = [*IDENTITY, "fetch_status", "url_host_name"]
-
-_PLAIN = re.compile(r"https?://[a-z0-9.-]+\.[a-z]+/[\w./-]*")
-"""A URL whose parts are valid patterns."""
-
-Query = Callable[[Catalogue], object]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -71,14 +57,6 @@ def opened(server: LoopbackServer, harvested_there: Path, tmp_path: Path) -> Ite
         yield open_
 
 
-@pytest.fixture
-def alone(mirror: Path, harvested_there: Path, tmp_path: Path) -> Iterator[Catalogue]:
-    """A catalogue that reads local files."""
-    data = Path(copytree(harvested_there, tmp_path / "alone"))
-    with Catalogue(Session(data, Settings(source=str(mirror), cache=tmp_path / "cache"))) as cat:
-        yield cat
-
-
 def sent_twice(server: LoopbackServer) -> list[str]:
     """Return index files with bytes that were sent more than once."""
     spans: dict[str, list[tuple[int, int]]] = {}
@@ -88,71 +66,6 @@ def sent_twice(server: LoopbackServer) -> list[str]:
         spans.setdefault(each.path, []).append((int(found[1]), int(found[2]) + 1))
     assert spans
     return [path for path, sent in spans.items() if any(start < end for (_, end), (start, _) in pairwise(sorted(sent)))]
-
-
-def random_queries(cat: Catalogue, count: int) -> list[Query]:
-    """Return queries of every kind."""
-    dice = Random(11)
-    rows = cat.captures("*.com", columns=["url", "url_host_name"], limit=1000).to_arrow().to_pylist()
-    found = [(row["url_host_name"], row["url"]) for row in rows if _PLAIN.fullmatch(row["url"])]
-    crawls = stored_crawls(cat.session)
-
-    def pattern() -> str:
-        host, url = dice.choice(found)
-        return str(dice.choice([url, f"{host}/*", f"*.{host.rpartition('.')[2]}"]))
-
-    def query(kind: int) -> Query:
-        text, some = pattern(), dice.choice(crawls)
-        match kind:
-            case 0:
-                return lambda cat: cat.captures(text, crawls=some, where="fetch_status = 200").count()
-            case 1:
-                return lambda cat: cat.sample(cat.captures("*", crawls=some), 3).to_arrow()
-            case 2:
-                return lambda cat: cat.sql("SELECT count(*), sum(num_rows) FROM files").fetchall()
-            case 3:
-                return lambda cat: cat.captures(text, columns=COLUMNS, unique="url").to_arrow()
-        return lambda cat: cat.captures(text, crawls=some, columns=COLUMNS, limit=20).to_arrow()
-
-    return [query(number % 25) for number in range(count)]
-
-
-def pooled(catalogues: list[Catalogue], queries: list[Query]) -> list[object]:
-    """Run queries in parallel, each with a free catalogue."""
-    free: SimpleQueue[Catalogue] = SimpleQueue()
-    for each in catalogues:
-        free.put(each)
-    start = Barrier(THREADS)
-
-    def ask(number: int) -> list[object]:
-        start.wait(10)
-        answers = []
-        for query in queries[number::THREADS]:
-            cat = free.get()
-            try:
-                answers.append(query(cat))
-            finally:
-                free.put(cat)
-        return answers
-
-    with ThreadPoolExecutor(THREADS) as executor:
-        answers = list(executor.map(ask, range(THREADS)))
-    return [answers[number % THREADS][number // THREADS] for number in range(len(queries))]
-
-
-def test_pool_answers_as_one_catalogue_and_fetches_nothing_twice(
-    opened: Callable[..., Catalogue], server: LoopbackServer, alone: Catalogue
-) -> None:
-    different = random_queries(alone, DIFFERENT)
-    drawn = Random(1).choices(range(DIFFERENT), k=THREADS * QUERIES)
-    first = opened()
-    pool = [first, *(Catalogue(first.session.share()) for _ in range(POOL - 1))]
-    answers = pooled(pool, [different[number] for number in drawn])
-    assert sent_twice(server) == []
-    assert {cat.requests for cat in pool} == {len(server.log)}
-    assert {cat.bytes for cat in pool} == {sum(each.sent_bytes for each in server.log)}
-    right = {number: different[number](alone) for number in {*drawn}}
-    assert answers == [right[number] for number in drawn]
 
 
 def test_close_closes_only_its_catalogue(opened: Callable[..., Catalogue], server: LoopbackServer) -> None:
@@ -180,13 +93,14 @@ def test_samples_without_cache_fetch_nothing_twice(
     opened: Callable[..., Catalogue], server: LoopbackServer, tmp_path: Path
 ) -> None:
     first = opened(cache_size=0)
-    with Catalogue(first.session.share()) as second, Catalogue(first.session.share()) as third:
-        samples = pooled(
-            [second, third],
-            [lambda cat: cat.sample(cat.captures("*", columns=["url", "fetch_status"]), 10).to_arrow()] * POOL,
-        )
-        assert all(sample == samples[0] for sample in samples)
+    with ExitStack() as stack, ThreadPoolExecutor(4) as threads:
+        pool = [stack.enter_context(Catalogue(first.session.share())) for _ in range(4)]
+        draw = lambda cat: cat.sample(cat.captures("*", columns=["url", "fetch_status"]), 10).to_arrow()  # noqa: E731
+        sample, *others = threads.map(draw, pool)
+        assert all(other == sample for other in others)
         assert sent_twice(server) == []
+        assert {cat.requests for cat in pool} == {len(server.log)}
+        assert {cat.bytes for cat in pool} == {sum(each.sent_bytes for each in server.log)}
     assert not (tmp_path / "cache" / "pages").exists()
 
 

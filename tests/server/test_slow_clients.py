@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from threading import Event
 from urllib.parse import urlsplit
@@ -22,15 +22,13 @@ from catalogue.settings import Settings
 from tests.server.test_processes import assert_imported_little, started
 from tests.support.amounts import in_soak
 from tests.support.commands import Command
-from tests.support.serving import get, running, serving
+from tests.support.serving import get, running
+from tests.support.web_pages import serving_site
 
 IDLE = 1000
 
 
-@pytest.fixture(scope="module")
-def base(harvested_data: Path, settings: Settings) -> Iterator[str]:
-    with serving(harvested_data, settings) as address:
-        yield address
+base = pytest.fixture(scope="module")(serving_site)
 
 
 @contextmanager
@@ -52,7 +50,6 @@ def connected(base: str) -> socket.socket:
 
 
 def resident() -> int:
-    """Return the bytes of memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
@@ -116,27 +113,21 @@ def test_answers_and_closes_after_invalid_body(base: str, capfd: pytest.CaptureF
 def test_closes_connections_without_complete_head(harvested_data: Path, settings: Settings) -> None:
     """But not those whose request is being answered."""
     request = b"GET /robots.txt HTTP/1.1\r\nHost: x\r\n\r\n"
-    service = Service(harvested_data, settings, at_once=1)
     go_on = Event()
-    try:
-        with running(service, head_seconds=1) as base, ExitStack() as stack:
-            service.submit(lambda _: go_on.wait(60))
-            answered = stack.enter_context(connected(base))
-            answered.sendall(b"GET /collinfo.json HTTP/1.1\r\nHost: x\r\n\r\n")
-            silent = [stack.enter_context(connected(base)) for _ in range(4)]
-            for connection, sent in zip(silent, (b"", request[:-2], request, request + request[:-2]), strict=True):
-                connection.sendall(sent)
-            for connection, answers in zip(silent, (0, 0, 1, 1), strict=True):
-                with connection.makefile("rb") as received:
-                    assert received.read().count(b" 200 OK") == answers
-            go_on.set()
-            assert b" 200 OK" in answered.recv(1 << 16)
-    finally:
+    with closing(Service(harvested_data, settings, at_once=1)) as service, ExitStack() as stack:
+        stack.callback(go_on.set)
+        base = stack.enter_context(running(service, head_seconds=1))
+        service.submit(lambda _: go_on.wait(60))
+        answered = stack.enter_context(connected(base))
+        answered.sendall(b"GET /collinfo.json HTTP/1.1\r\nHost: x\r\n\r\n")
+        silent = [stack.enter_context(connected(base)) for _ in range(4)]
+        for connection, sent in zip(silent, (b"", request[:-2], request, request + request[:-2]), strict=True):
+            connection.sendall(sent)
+        for connection, answers in zip(silent, (0, 0, 1, 1), strict=True):
+            with connection.makefile("rb") as received:
+                assert received.read().count(b" 200 OK") == answers
         go_on.set()
-        service.close()
-
-
-# ---- too many connections ----
+        assert b" 200 OK" in answered.recv(1 << 16)
 
 
 @contextmanager
@@ -176,9 +167,6 @@ def test_raises_limit_of_open_files_and_replaces_connections_at_it(asking: Comma
             assert b"out of system resource" in process.stderr.readline()
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
             assert answer.read().startswith(b"HTTP/1.1 200 OK")
-
-
-# ---- other clients ----
 
 
 def test_answers_pipelined_requests_in_order(base: str, crawl: str) -> None:

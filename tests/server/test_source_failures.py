@@ -1,15 +1,12 @@
 """Answers in several parts, and failures of the source."""
 
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from http.client import IncompleteRead
 from itertools import pairwise
 from pathlib import Path
-from shutil import copytree
-from typing import Any
 
 import pytest
 
@@ -18,9 +15,7 @@ from tests.support.amounts import in_part, in_soak
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
 from tests.support.metrics import answers, samples
-from tests.support.serving import Failing, get, harvested_in_part, serving
-
-# ---- transport ----
+from tests.support.serving import Failing, get, harvested_in_part, served_from, serving
 
 
 @pytest.fixture(scope="module")
@@ -47,17 +42,6 @@ def test_streams_parts(large: tuple[Path, list[str]], settings: Settings, tmp_pa
         assert get(address, f"{path}&limit=17000").text.splitlines() == keys[:17_000]
 
 
-# ---- a source that fails ----
-
-
-@contextmanager
-def served_from(source: FaultServer, data: Path, settings: Settings, tmp_path: Path, **more: Any) -> Iterator[str]:
-    """Serve a copy of a data folder that reads from a source over HTTP."""
-    reading = replace(settings, source=source.url, cache=tmp_path / "cache")
-    with serving(Path(copytree(data, tmp_path / "data")), reading, **more) as address:
-        yield address
-
-
 @in_part(3)
 @pytest.mark.parametrize(
     ("fault", "least"),
@@ -70,7 +54,7 @@ def test_source_failure_is_503_with_retry_after(
     failing = Failing(fault)
     with (
         FaultServer(mirror, script=failing) as source,
-        served_from(source, untaught_data, settings, tmp_path, patience=0.5) as address,
+        served_from(source.url, untaught_data, settings, tmp_path, patience=0.5) as address,
     ):
         failing.begun.set()
         paths = ("{}-index?url=example.com/*", "api/query?url=example.com/*&crawl={}", "{}/2022id_/http://example.com/")
@@ -96,7 +80,7 @@ def test_closes_connection_if_a_part_fails(large: tuple[Path, list[str]], settin
         data = harvested_in_part(
             tmp_path / "harvested", replace(settings, source=source.url, cache=tmp_path / "cache"), CRAWL
         )
-        address = stack.enter_context(served_from(source, data, settings, tmp_path, patience=0.5))
+        address = stack.enter_context(served_from(source.url, data, settings, tmp_path, patience=0.5))
         path = f"/{CRAWL}-index?url=*&fl=urlkey&output=text"
         first = get(address, path)  # cached from now on
         assert first.text.splitlines() == keys[: first.text.count("\n")] != keys
@@ -123,11 +107,11 @@ def test_equal_queries_fetch_once(
 ) -> None:
     path = f"/{crawl}-index?url=*.example.com&output=json"
     with FaultServer(mirror) as source:
-        with served_from(source, untaught_data, settings, tmp_path / "one") as address:
+        with served_from(source.url, untaught_data, settings, tmp_path / "one") as address:
             alone = get(address, path)
             requests, size = source.requests, source.body_bytes_sent
         source.reset()
-        with served_from(source, untaught_data, settings, tmp_path / "many", at_once=8) as address:
+        with served_from(source.url, untaught_data, settings, tmp_path / "many", at_once=8) as address:
             with ThreadPoolExecutor(16) as pool:
                 answers = list(pool.map(lambda at: get(address, f"{path}&nosuch={at}"), range(16)))
             assert {answer.body for answer in answers} == {alone.body}

@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,18 +13,16 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 
-import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.selection import crawl_list
-from catalogue.server.service import Service
 from catalogue.server.web_pages import POLICY
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.served_records import harvest
-from tests.support.serving import get, running, serving
+from tests.support.serving import get, harvested_in_part, serving
 from tests.support.web_pages import Node, page, rows, search, serving_site, terms
 
 site = pytest.fixture(scope="module")(serving_site)
@@ -42,7 +39,6 @@ UNLINKED = [
 ]
 """URLs without a path to their record."""
 HOSTILE = "http://evil.example/<script>alert('1')</script>?a=\"b\"&c=%41#frag"
-
 NOTHING = "\N{EN DASH}"
 
 
@@ -165,30 +161,11 @@ def test_plans_but_does_not_read_expensive_queries(harvested_data: Path, setting
     assert "Received from the source 0 B" in spent
 
 
-def test_overload_has_retry_after(harvested_data: Path, settings: Settings) -> None:
-    service = Service(harvested_data, settings, at_once=1, max_queued=0)
-    done = threading.Event()
-    try:
-        service.submit(lambda _: done.wait(60))
-        with running(service) as address:
-            for path in ("/", "/search?url=example.com", "/status", f"/{CRAWL}/"):
-                answer = get(address, path)
-                root = page(answer, 503)
-                assert answer.headers["retry-after"] == "5"
-                assert "too many queries are waiting" in root.one("main").text
-            done.set()
-    finally:
-        done.set()
-        service.close()
-
-
 @in_soak
 def test_repeated_queries_use_the_cache(mirror: Path, tmp_path: Path, crawl: str) -> None:
     with LoopbackServer(mirror) as source:
         settings = Settings(source=source.url, cache=tmp_path / "cache")
-        with catalogue.open(tmp_path / "data", settings=settings) as cat:
-            cat.harvest(crawl)
-        with serving(tmp_path / "data", settings) as address:
+        with serving(harvested_in_part(tmp_path / "data", settings, crawl), settings) as address:
             first, again = (page(search(address, url="example.com", crawl=crawl)) for _ in range(2))
             cached = terms(page(get(address, "/status")), "figures")
     assert rows(first) == rows(again)

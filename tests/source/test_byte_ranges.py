@@ -29,21 +29,13 @@ def test_rejects_empty_and_negative_ranges(start: int, end: int) -> None:
 def test_range_has_length_order_and_containment() -> None:
     stored = ByteRange(10, 20)
     assert len(stored) == 10
-    assert all(inner in stored for inner in [ByteRange(10, 20), ByteRange(10, 11), ByteRange(19, 20)])
-    assert not any(
-        outer in stored for outer in [ByteRange(9, 20), ByteRange(10, 21), ByteRange(0, 5), ByteRange(20, 21)]
-    )
-    assert sorted([ByteRange(2, 3), ByteRange(1, 9), ByteRange(1, 2)]) == [
-        ByteRange(1, 2),
-        ByteRange(1, 9),
-        ByteRange(2, 3),
-    ]
-
-
-# The text of RFC 9110, section 14
+    assert all(ByteRange(*ends) in stored for ends in [(10, 20), (10, 11), (19, 20)])
+    assert not any(ByteRange(*ends) in stored for ends in [(9, 20), (10, 21), (0, 5), (20, 21)])
+    assert ByteRange(1, 2) < ByteRange(1, 9) < ByteRange(2, 3)
 
 
 def test_parses_content_range_as_half_open() -> None:
+    """RFC 9110, section 14."""
     assert parse_content_range("bytes 0-0/1") == (ByteRange(0, 1), 1)
     assert parse_content_range("bytes 42-1233/1234") == (ByteRange(42, 1234), 1234)
     assert parse_content_range("bytes 0-99/999999999999999999") == (ByteRange(0, 100), 999_999_999_999_999_999)
@@ -57,8 +49,8 @@ def test_content_range_roundtrip(stored: ByteRange, more: int) -> None:
     assert parse_content_range(content_range(stored, total)) == (stored, total)
 
 
-OTHER_FORMS = [None, "", "bytes", "bytes */1234", "bytes 0-9", "bytes=0-9/10"]
-OTHER_FORMS += [" bytes 0-9/10", "bytes 0 - 9/10", "bytes 0-9/10, bytes 0-9/10"]
+OTHER_FORMS = [None, "", "bytes", "bytes */1234", "bytes 0-9", "bytes=0-9/10", " bytes 0-9/10", "bytes 0 - 9/10"]
+OTHER_FORMS += ["bytes 0-9/", "bytes 0-/10", "bytes -9/10", "bytes 0-9/10, bytes 0-9/10"]
 OTHER_FORMS += ["bytes 0-9,20-29/100", "bytes +0-9/10", "bytes -0-9/10", "bytes 0-9/1e1", "items 0-9/10"]
 OTHER_FORMS += ["bytes \u0660-\u0669/\u0661\u0660", "bytes 0-9/" + "1" * 19, "multipart/byteranges; boundary=x"]
 
@@ -75,9 +67,6 @@ def test_rejects_contradictory_content_range(text: str) -> None:
         parse_content_range(text)
 
 
-# Which bytes answer a request
-
-
 def test_resolves_ranges_against_the_file_size() -> None:
     assert resolve(SuffixRange(8), 100) == ByteRange(92, 100)
     assert resolve(SuffixRange(100), 100) == ByteRange(0, 100)
@@ -91,9 +80,6 @@ def test_rejects_ranges_outside_of_the_file() -> None:
         resolve(ByteRange(99, 101), 100)
     with pytest.raises(WrongRange, match="the file is empty"):
         resolve(SuffixRange(8), 0)
-
-
-# Merging
 
 
 def test_merges_ranges_within_gap_and_length() -> None:

@@ -37,9 +37,6 @@ folder = pytest.fixture(cache_folder)
 cache = pytest.fixture(large_cache)
 
 
-# Cached ranges
-
-
 def test_fetched_ranges_are_served_from_cache(cache: RangeCache) -> None:
     inner = Memory()
     source = CachedSource(inner, cache)
@@ -127,9 +124,6 @@ def test_cache_separates_sources_files_and_versions(cache: RangeCache) -> None:
         assert cache.get(url, path, pin, ByteRange(0, 500)) == bytes([number]) * 500
 
 
-# Joining entries
-
-
 SPANS = st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda span: (span[0], span[0] + span[1]))
 
 
@@ -148,9 +142,6 @@ def test_cache_joins_entries(steps: list[tuple[bool, tuple[int, int]]]) -> None:
         starts = sorted(place for place in remaining if place - 1 not in remaining)
         ends = sorted(place + 1 for place in remaining if place + 1 not in remaining)
         assert cached_ranges(cache) == list(zip(starts, ends, strict=True))
-
-
-# Damage
 
 
 def test_removes_entries_with_a_flipped_bit(cache: RangeCache, folder: Path) -> None:

@@ -33,12 +33,10 @@ from tests.support.caches import (
     the_file,
 )
 from tests.support.processes import line
+from tests.support.read_only import as_nobody
 
 folder = pytest.fixture(cache_folder)
 cache = pytest.fixture(large_cache)
-
-
-# The limit
 
 
 def test_does_not_cache_bodies_over_an_eighth_of_the_limit(folder: Path) -> None:
@@ -102,9 +100,6 @@ def test_removes_leftovers_of_a_kill(folder: Path) -> None:
     assert len(list(folder.iterdir())) == 1
 
 
-# Sharing
-
-
 def test_cache_folder_is_private(cache: RangeCache, folder: Path) -> None:
     put(cache, (0, 10))
     assert [path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*"))] == [0, 0, 0]
@@ -154,9 +149,6 @@ def test_cache_survives_a_kill(folder: Path) -> None:
     assert size(folder) <= 300_000
 
 
-# Disks that fail
-
-
 FULL = """
 import resource
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -180,26 +172,13 @@ def test_full_disk_disables_caching_of_large_bodies(folder: Path) -> None:
         assert line(process) == "[(0, 51000)] 3"
 
 
-READ_ONLY = """
-if os.geteuid() == 0:
-    os.setegid(65534)
-    os.seteuid(65534)
-cache = RangeCache(folder, 100_000)
-print(cached_ranges(cache), got(cache, 100, 900) is not None, flush=True)
-put(cache, (1000, 2000))
-put(cache, (0, 1000), path="other")
-print(got(cache, 2000, 2500), got(cache, 3000, 3500), flush=True)
-print(cached_ranges(cache), cached_ranges(cache, "other"), flush=True)
-"""
-
-
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="users cannot be changed")
 def test_read_only_cache_still_answers() -> None:
     with tempfile.TemporaryDirectory() as name:  # readable for all users, unlike pytest's folder
-        folder = Path(name) / "ranges"
+        folder, stored = Path(name) / "ranges", [(0, 1000), (2000, 2500), (3000, 3500)]
         if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in Path(name).parents):
             pytest.skip("other users cannot read temporary files")
-        put(RangeCache(folder, LARGE), (0, 1000), (2000, 2500), (3000, 3500))
+        put(RangeCache(folder, LARGE), *stored)
         for file in files(folder):
             if file.name == "2000-2500":
                 file.write_bytes(bytes(516))  # damage that cannot be removed
@@ -208,10 +187,14 @@ def test_read_only_cache_still_answers() -> None:
             path.chmod(0o555)
         Path(name).chmod(0o755)
         try:
-            with run_script(folder, READ_ONLY) as process:
-                assert line(process) == "[(0, 1000), (2000, 2500), (3000, 3500)] True"
-                assert line(process) == "None None"
-                assert line(process) == "[(0, 1000), (2000, 2500), (3000, 3500)] []"
+            with as_nobody():
+                cache = RangeCache(folder, 100_000)
+                assert cached_ranges(cache) == stored
+                assert got(cache, 100, 900) == DATA[100:900]
+                put(cache, (1000, 2000))
+                put(cache, (0, 1000), path="other")
+                assert (got(cache, 2000, 2500), got(cache, 3000, 3500)) == (None, None)
+                assert (cached_ranges(cache), cached_ranges(cache, "other")) == (stored, [])
         finally:
             for path in (folder, *folder.iterdir()):
                 path.chmod(0o755)

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from catalogue.errors import FileChanged, SourceError, Throttled, Unreachable, WrongRange
+from catalogue.errors import FileChanged, SourceError, Throttled, Unreachable
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from tests.support import canaries
-from tests.support.faults import ALL_KINDS, MALFORMED_CONTENT_RANGES, SLOW, Fault, FaultServer, Kind, Request
+from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Request
 from tests.support.sources import (
     BODIES,
     BUCKET,
@@ -29,7 +29,6 @@ from tests.support.sources import (
 PROMPT = sorted(set(ALL_KINDS) - SLOW, key=str)
 EASILY_READ = 64 << 10
 """Surplus bytes that a server may send before it detects that the client has closed the connection."""
-
 each_kind_of_range = pytest.mark.parametrize("requested", RANGES.values(), ids=RANGES)
 both_protocols = pytest.mark.parametrize("protocol", ["http", "s3"])
 
@@ -74,14 +73,6 @@ def test_rejects_bodies_that_are_too_short_or_too_long(
             served.source.get(PATH, requested)
         (exchange,) = served.exchanges()
         assert exchange.body_bytes_sent <= 5000 + EASILY_READ
-
-
-@each_kind_of_range
-def test_rejects_malformed_content_ranges(served: Served, requested: ByteRange | SuffixRange) -> None:
-    for variant in range(len(MALFORMED_CONTENT_RANGES)):
-        served.script(quick(Kind.MALFORMED_CONTENT_RANGE, variant=variant))
-        with pytest.raises(WrongRange, match=r"part 0\.parquet"):
-            served.source.get(PATH, requested)
 
 
 @each_kind_of_range

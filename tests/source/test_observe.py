@@ -12,6 +12,7 @@ from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.observe import RequestEvent, RequestLimit
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, first
+from tests.support.sources import FILES, PATH
 
 
 def test_observes_each_request_of_a_harvest_and_a_query(mirror: Path, tmp_path: Path, crawl: str) -> None:
@@ -61,36 +62,34 @@ def test_traces_requests_on_the_error_stream(command: Command, crawl: str) -> No
     assert crawl in ran.out
 
 
-def test_limit_stops_before_the_next_request(mirror: Path, tmp_path: Path) -> None:
-    path = next(mirror.rglob("*.parquet")).relative_to(mirror).as_posix()
-    with FaultServer(mirror, script=lambda request: Fault(Kind.CUT_FIN) if request.number == 1 else None) as server:
+def test_limit_stops_before_the_next_request(tmp_path: Path) -> None:
+    with FaultServer(FILES, script=lambda request: Fault(Kind.CUT_FIN) if request.number == 1 else None) as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache", patience=0.01)
         limit = RequestLimit(3)
         session = Session(tmp_path / "data", settings, limit=limit)
         other = session.share()
-        session.source.get(path, ByteRange(0, 10))  # the second attempt succeeds
-        other.source.get(path, ByteRange(0, 10))
+        session.source.get(PATH, ByteRange(0, 10))  # the second attempt succeeds
+        other.source.get(PATH, ByteRange(0, 10))
         assert limit.left == 0
         with pytest.raises(TooExpensive, match="limit of 3 requests is reached"):
-            session.open_source(server.url).get(path, ByteRange(10, 20))
+            session.open_source(server.url).get(PATH, ByteRange(10, 20))
         session.close()
         other.close()
         assert server.requests == 3
 
 
-def test_limit_can_be_lowered_for_a_block_and_refused_requests_are_not_counted(mirror: Path, tmp_path: Path) -> None:
-    path = next(mirror.rglob("*.parquet")).relative_to(mirror).as_posix()
+def test_limit_can_be_lowered_for_a_block_and_refused_requests_are_not_counted(tmp_path: Path) -> None:
     limit = RequestLimit(3)
-    with FaultServer(mirror) as server:
+    with FaultServer(FILES) as server:
         session = Session(tmp_path / "data", Settings(source=server.url, cache=tmp_path / "cache"), limit=limit)
         with limit.within(1):
-            session.source.get(path, ByteRange(0, 10))
+            session.source.get(PATH, ByteRange(0, 10))
             with pytest.raises(LimitReached):
-                session.source.get(path, ByteRange(0, 10))
+                session.source.get(PATH, ByteRange(0, 10))
         assert limit.left == 2
         with limit.within(100):
             assert limit.left == 2
-        session.source.get(path, ByteRange(0, 10))
+        session.source.get(PATH, ByteRange(0, 10))
         assert session.requests == limit.used == server.requests == 2
         session.close()
 

@@ -3,10 +3,11 @@
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from catalogue.errors import NotFound, QueryError, Throttled, Unreachable
+from catalogue.errors import QueryError, Throttled, Unreachable
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
@@ -97,19 +98,6 @@ def test_opens_a_folder(settings: Settings, tmp_path: Path) -> None:
         assert not (tmp_path / "cache").exists()  # a folder has no shared state
 
 
-def test_opened_source_sends_requests(tmp_path: Path) -> None:
-    settings = Settings(contact="me@example.org", cache=tmp_path / "cache", rate=1000.0)
-    with FaultServer(FILES) as server, closing(open_source(server.url, settings)) as source:
-        assert source.get(PATH, SUFFIX).body == DATA[-5000:]
-        with pytest.raises(NotFound):
-            source.get("none", SUFFIX)
-        first, _ = server.log
-        assert first.headers["user-agent"] == settings.user_agent
-        assert "me@example.org" in settings.user_agent
-        assert (tmp_path / "cache" / "127.0.0.1.json").exists()
-        assert (source.requests, source.bytes) == (2, 5000)
-
-
 def test_one_state_file_per_host(tmp_path: Path) -> None:
     settings = Settings(rate=1000.0, cache=tmp_path)
     for address in ("http://LocalHost:1/", "http://localhost.:2/x/", "https://localhost/"):
@@ -118,27 +106,27 @@ def test_one_state_file_per_host(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["localhost.json"]
 
 
-def test_passes_options_to_the_source(settings: Settings) -> None:
+@pytest.mark.parametrize(
+    ("kind", "options", "requests", "message"),
+    [
+        (Kind.SLOW_DOWN, {"attempts": 2}, 2, "SlowDown"),
+        (Kind.SLOW_DOWN, {"max_wait": 59.0}, 1, "SlowDown.*; try again in"),
+        (Kind.DISCONNECT, {}, ATTEMPTS, "RemoteDisconnected"),
+    ],
+    ids=["attempts", "max_wait", "defaults"],
+)
+def test_passes_options_to_the_source(
+    settings: Settings, kind: Kind, options: dict[str, Any], requests: int, message: str
+) -> None:
     clock, messages = FakeClock(), list[str]()
+    options = {"clock": clock, "notify": messages.append, **options}
     with (
-        FaultServer(FILES, script=always(Kind.SLOW_DOWN)) as server,
-        closing(
-            open_source(server.url, Settings(patience=60.0), clock=clock, notify=messages.append, attempts=2)
-        ) as source,
+        FaultServer(FILES, script=always(kind)) as server,
+        closing(open_source(server.url, replace(settings, patience=60.0), **options)) as source,
     ):
-        with pytest.raises(Throttled, match="SlowDown"):
+        with pytest.raises((Throttled, Unreachable), match=message):
             source.get(PATH, SUFFIX)
-        assert server.requests == 2
-    assert len(clock.waits) == 1
-    assert 60 <= clock.waits[0] <= 75
-    assert len(messages) == 1
-    with FaultServer(FILES, script=always(Kind.DISCONNECT)) as server:
-        with closing(open_source(server.url, settings, clock=FakeClock())) as source, pytest.raises(Unreachable):
-            source.get(PATH, SUFFIX)
-        assert server.requests == ATTEMPTS
-    with FaultServer(FILES, script=always(Kind.SLOW_DOWN)) as server:
-        clock = FakeClock()
-        too_short = open_source(server.url, Settings(patience=60.0), clock=clock, max_wait=59.0)
-        with closing(too_short) as source, pytest.raises(Throttled, match=r"SlowDown.*; try again in"):
-            source.get(PATH, SUFFIX)
-        assert (server.requests, clock.waits) == (1, [])
+        assert server.requests == requests
+    if kind is Kind.SLOW_DOWN:
+        assert len(clock.waits) == len(messages) == requests - 1
+        assert all(60 <= wait <= 75 for wait in clock.waits)

@@ -178,9 +178,6 @@ def test_commands_give_up_a_host_that_refuses_connections(data: Path, crawl: str
         assert 0 < cat.requests <= 220
 
 
-# ---- processes ----
-
-
 @pytest.fixture
 def server(mirror: Path) -> Iterator[FaultServer]:
     with FaultServer(mirror, script=always(Kind.BLOCKED)) as running:

@@ -11,39 +11,12 @@ import pytest
 from catalogue.errors import Blocked, CatalogueError, Forbidden, SourceUnavailable, Throttled, Unreachable
 from catalogue.source.rate_limit import COMMON_CRAWL, Limiter, Policy
 from catalogue.source.retry import PoliteSource
-from tests.support.answers import GOOD, Answer, Answers
+from tests.support.answers import GOOD, Answer, Answers, TimedHost
 from tests.support.clocks import START, FakeClock
 
-POLICY = Policy(rate=5.0, connections=4, slow_down=10.0)
 
-
-class Host:
-    """A host whose answers depend on the seconds since the start and on the path, and the times of its requests."""
-
-    def __init__(self, answer: Callable[[float, str], Answer]) -> None:
-        self.clock = FakeClock()
-        self.times: list[float] = []
-        self._answer = answer
-
-    def _answered(self, path: str) -> Answer:
-        self.times.append(self.clock.now() - START)
-        return self._answer(self.times[-1], path)
-
-    def open(
-        self,
-        policy: Policy = POLICY,
-        *,
-        file: Path | None = None,
-        max_wait: float = inf,
-        jitter: float = 0.5,
-        notify: Callable[[str], None] = lambda _: None,
-    ) -> PoliteSource:
-        limiter = Limiter(policy, clock=self.clock, file=file)
-        return PoliteSource(Answers(self._answered), limiter, jitter=lambda: jitter, max_wait=max_wait, notify=notify)
-
-
-def blocked_until(seconds: float) -> Host:
-    return Host(lambda time, _: Blocked("blocked") if time < seconds else GOOD)
+def blocked_until(seconds: float) -> TimedHost:
+    return TimedHost(lambda time, _: Blocked("blocked") if time < seconds else GOOD)
 
 
 def throttled(request: Callable[..., object], *arguments: object) -> Throttled:
@@ -51,9 +24,6 @@ def throttled(request: Callable[..., object], *arguments: object) -> Throttled:
         request(*arguments)
     assert raised.value.exit_status == 75
     return raised.value
-
-
-# ---- blocks ----
 
 
 def test_block_pauses_all_threads_for_twenty_minutes() -> None:
@@ -79,33 +49,8 @@ def test_threads_continue_at_half_the_rate_after_a_block() -> None:
     assert 1219 < late[-1] < 1222
 
 
-def test_block_pauses_the_other_process(tmp_path: Path) -> None:
-    host = blocked_until(100)
-    one, other = (host.open(file=tmp_path / "host.json") for _ in range(2))
-    with pytest.raises(Blocked):
-        PoliteSource(one.inner, one.limiter, attempts=1).get("x")
-    assert host.times == [0.0]
-    assert other.get("x") == one.get("x") == GOOD
-    assert host.times[1] == 300.0
-    assert 300 <= host.times[2] < 302
-    assert one.limiter.rate == other.limiter.rate == 2.5
-
-
-def test_403_for_one_file_pauses_nothing() -> None:
-    host = Host(lambda _, path: Forbidden("AccessDenied") if path == "3" else GOOD)
-    source = host.open(Policy())
-    for path in "012345":
-        if path == "3":
-            with pytest.raises(Forbidden, match="AccessDenied"):
-                source.get(path)
-        else:
-            source.get(path)
-    assert host.times == [0.0] * 6
-    assert host.clock.waits == []
-
-
 def test_403_for_one_file_ends_a_block() -> None:
-    host = Host(lambda time, _: Forbidden("x") if time else Blocked("x"))
+    host = TimedHost(lambda time, _: Forbidden("x") if time else Blocked("x"))
     source = host.open()
     for _ in range(2):
         with pytest.raises(Forbidden):
@@ -114,32 +59,20 @@ def test_403_for_one_file_ends_a_block() -> None:
     assert source.limiter.state.blocks == 0
 
 
-# ---- max_wait ----
-
-
-def test_timeout_while_waiting_for_a_slot_uses_no_slot() -> None:
-    clock = FakeClock()
-    limiter = Limiter(Policy(rate=5.0, burst=1), clock=clock)
-    limiter.acquire()
-    before = limiter.state
-    error = throttled(limiter.acquire, 0.1)
-    assert error.retry_after == pytest.approx(0.2)
-    assert "the limit of 5 requests per second to this host is reached; try again in 1 s" in str(error)
-    assert limiter.state == before
-    assert clock.waits == []
-    assert limiter.acquire(0.25) == pytest.approx(START + 0.2)
-
-
 def test_waits_only_for_slots_before_the_timeout() -> None:
     clock = FakeClock()
-    limiter = Limiter(Policy(rate=1.0, burst=1), clock=clock)
-    outcomes = clock.run(*[lambda: limiter.acquire(3.0)] * 10)
+    limiter = Limiter(Policy(rate=5.0, burst=1), clock=clock)
+    outcomes = clock.run(*[lambda: limiter.acquire(0.65)] * 10)
     times = sorted(each for each in outcomes if isinstance(each, float))
     refusals = [each for each in outcomes if isinstance(each, Throttled)]
-    assert times == pytest.approx([START, START + 1, START + 2, START + 3])
-    assert [each.retry_after for each in refusals] == pytest.approx([4.0] * 6)
-    clock.advance(1.0)
-    assert limiter.acquire(0.0) == START + 4.0  # the other six used no slot
+    assert times == pytest.approx([START, START + 0.2, START + 0.4, START + 0.6])
+    assert [each.retry_after for each in refusals] == pytest.approx([0.8] * 6)
+    assert "the limit of 5 requests per second to this host is reached; try again in 1 s" in str(refusals[0])
+    before, waits = limiter.state, [*clock.waits]
+    throttled(limiter.acquire, 0.1)
+    assert (limiter.state, clock.waits) == (before, waits)
+    clock.advance(0.2)
+    assert limiter.acquire(0.0) == pytest.approx(START + 0.8)  # the other six used no slot
 
 
 def test_block_longer_than_max_wait_raises() -> None:
@@ -198,7 +131,7 @@ def test_probe_is_sent_by_a_client_that_may_wait(tmp_path: Path) -> None:
 
 
 def test_max_wait_covers_all_attempts() -> None:
-    host = Host(lambda _, __: Throttled("slow down"))
+    host = TimedHost(lambda _, __: Throttled("slow down"))
     source = host.open(COMMON_CRAWL, max_wait=60.0)
     assert throttled(source.get, "x").retry_after == 45.0
     assert host.clock.waits == [11.25, 22.5]  # the next wait of 45 s is too long
@@ -210,7 +143,7 @@ def test_max_wait_includes_request_time() -> None:
         host.clock.advance(20.0)
         return Unreachable("no answer")
 
-    host = Host(fail_late)
+    host = TimedHost(fail_late)
     source = host.open(Policy(), max_wait=30.0)
     error = throttled(source.get, "x")
     assert (source.requests, str(error)) == (2, "no answer; try again in 1 s")
@@ -220,12 +153,9 @@ def test_max_wait_includes_request_time() -> None:
     assert source.requests == 1
 
 
-# ---- hosts that were given up ----
-
-
 @pytest.mark.parametrize("max_wait", [inf, 5.0])
 def test_unavailable_host_is_retried_after_an_hour(max_wait: float) -> None:
-    host = Host(lambda time, _: GOOD if time > 5000 else Unreachable("broken"))
+    host = TimedHost(lambda time, _: GOOD if time > 5000 else Unreachable("broken"))
     source = host.open(Policy(), max_wait=max_wait, jitter=0.0)
 
     def outcome() -> type[Exception] | None:

@@ -32,12 +32,7 @@ def endpoint(mirror: Path, crawl: str) -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
-    client = boto3.client(
-        "s3",
-        endpoint_url=url,
-        region_name="us-east-1",
-        **canaries.OF_NOBODY,
-    )
+    client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **canaries.OF_NOBODY)
     client.create_bucket(Bucket=BUCKET)
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
     files = [path for path in mirror.rglob("*.parquet") if f"crawl={newest}/" in str(path)]
@@ -50,21 +45,18 @@ def endpoint(mirror: Path, crawl: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def aws(endpoint: str, tmp_path: Path) -> dict[str, str]:
-    return {
-        "AWS_ENDPOINT_URL": endpoint,
-        **canaries.AWS,
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_CONFIG_FILE": str(tmp_path / "none"),
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-
-
-def test_bucket_gives_the_answers_of_the_folder(
-    aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in aws.items():
+def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    environment = canaries.AWS | {"AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"}
+    environment |= {"AWS_CONFIG_FILE": str(tmp_path / "none"), "AWS_EC2_METADATA_DISABLED": "true"}
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    return environment
+
+
+@pytest.mark.usefixtures("aws")
+def test_bucket_gives_the_answers_and_records_of_the_folder(
+    harvested: catalogue.Catalogue, crawl: str, tmp_path: Path
+) -> None:
     newest = max(harvested.files()["crawl"])
     settings = Settings(source=f"s3://{BUCKET}/a-prefix", cache=tmp_path)
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
@@ -76,24 +68,14 @@ def test_bucket_gives_the_answers_of_the_folder(
         assert found.to_arrow() == harvested.captures("*.example.com", crawls=newest).to_arrow()
         assert cat.requests - before == found.plan.requests
         assert canaries.MARK not in f"{cat!r} {found!r} {found.plan!r}"
-
-
-def test_bucket_gives_the_records_of_the_folder(
-    aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, crawl: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in aws.items():
-        monkeypatch.setenv(name, value)
-    rows = harvested.captures("*.com", crawls=crawl, limit=40).to_arrow()
-    with catalogue.open(tmp_path / "data", settings=Settings(source=f"s3://{BUCKET}/a-prefix", cache=tmp_path)) as cat:
+        rows, before = harvested.captures("*.com", crawls=crawl, limit=40).to_arrow(), cat.requests
         assert [record.member for record in cat.records(rows)] == [record.member for record in harvested.records(rows)]
-        assert cat.requests == cat.fetch_estimate(rows).requests < rows.num_rows
+        assert cat.requests - before == cat.fetch_estimate(rows).requests < rows.num_rows
 
 
 def test_snapshot_is_exported_to_and_pulled_from_a_bucket(
-    aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    aws: dict[str, str], harvested: catalogue.Catalogue, tmp_path: Path
 ) -> None:
-    for name, value in aws.items():
-        monkeypatch.setenv(name, value)
     place = f"s3://{BUCKET}/snapshots/ours"
     newest, *_, oldest = stored_crawls(harvested.session)
     harvested.export_snapshot(place, crawls=[newest, oldest])

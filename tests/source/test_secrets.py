@@ -120,9 +120,6 @@ def test_shows_addresses_without_secrets(text: str, shown: str) -> None:
     assert without_secrets(text) == shown
 
 
-# ---- settings of the environment ----
-
-
 def test_verbose_shows_settings_of_the_environment(command: Command) -> None:
     with FaultServer({}) as proxy:
         place = proxy.url.removeprefix("http://").rstrip("/")
@@ -135,7 +132,9 @@ def test_verbose_shows_settings_of_the_environment(command: Command) -> None:
         )
         exchange, *_ = proxy.log  # the list of crawls, then manifests
     assert ran.status == 1
-    assert exchange.headers["proxy-authorization"]
+    assert exchange.headers["host"] == "data.example"
+    assert exchange.headers["proxy-authorization"].startswith("Basic ")
+    assert exchange.path == "http://data.example/a/collinfo.json"  # the form of requests to proxies
     assert ran.err.splitlines()[0].split(", ") == [
         "source: http://data.example/a",
         f"http_proxy=http://{place}",
@@ -166,20 +165,10 @@ def test_server_shows_no_secret(untaught_data: Path, tmp_path: Path, monkeypatch
                 assert MARK not in answer.text + repr(answer.headers)
         with Catalogue(Session(data, settings)) as cat, pytest.raises(SourceError, match="redirects to") as raised:
             cat.captures("*", crawls=OLD).to_arrow()
-        shown = [
-            cat,
-            cat.session.settings,
-            cat.captures("*"),
-            cat.captures("*").plan,
-            raised.value,
-            raised.value.__cause__,
-        ]
-        assert MARK not in repr(shown)
+        shown = [cat, cat.session.settings, cat.captures("*"), cat.captures("*").plan]
+        assert MARK not in repr([*shown, raised.value, raised.value.__cause__])
         assert source.requests > 2
     assert not canaries.kept_in(tmp_path)
-
-
-# ---- other hosts ----
 
 
 @pytest.fixture
@@ -243,15 +232,11 @@ def test_commands_follow_no_redirects(
 
 
 @in_part(2)
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [("localhost", 0), ("127.0.0.1", 0), ("127.1", 0), ("2130706433", 0), ("0x7f.1", 0)],
-)
-def test_commands_contact_only_the_named_host(host: str, status: int, command: Command, mirror: Path) -> None:
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1", "2130706433", "0x7f.1"])
+def test_commands_contact_only_the_named_host(host: str, command: Command, mirror: Path) -> None:
     """A named host is contacted over ``http://``, too; unusual spellings of addresses are errors or the same host."""
     with FaultServer(mirror) as server:
         port = server.url.rstrip("/").rpartition(":")[2]
         ran = command("crawls", "--json", "--source", f"http://{host}:{port}/", no_proxy="*")
-        assert ran.status == status, ran.err
-        assert server.requests == (status == 0)
-        assert {exchange.headers["host"] for exchange in server.log} <= {f"{host}:{port}"}
+        assert ran.status == 0, ran.err
+        assert [exchange.headers["host"] for exchange in server.log] == [f"{host}:{port}"]

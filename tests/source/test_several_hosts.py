@@ -1,7 +1,6 @@
 """Several hosts of the same files: each request goes to one that can answer it, and no rule of any is broken."""
 
 import random
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -17,12 +16,12 @@ from catalogue.errors import Blocked, FileChanged, NotFound, SourceError, Thrott
 from catalogue.settings import DEFAULT_SOURCE, Host, Settings
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.open import open_source
-from catalogue.source.rate_limit import Limiter, Policy
+from catalogue.source.rate_limit import Policy
 from catalogue.source.retry import PoliteSource, get_tail
 from tests.support.amounts import in_part
-from tests.support.answers import GOOD, Answers
-from tests.support.clocks import START, FakeClock
-from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, first, seeded
+from tests.support.answers import GOOD, TimedHost
+from tests.support.clocks import FakeClock
+from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, first, on_suffixes, seeded
 from tests.support.second_hosts import SecondHost, second_host
 from tests.support.sources import SUFFIX, quick
 
@@ -43,7 +42,6 @@ def body(part: ByteRange) -> bytes:
 def both(
     folder: Path, script: Script | None = None, *, rate: float | None = None, **second: Any
 ) -> Iterator[tuple[FaultServer, SecondHost, Settings]]:
-    """Serve the files by two hosts."""
     with FaultServer(FILES, script=script) as server, second_host(FILES, **second) as other:
         hosts = (Host("first", server.url, rate=rate), other.rules)
         yield server, other, Settings(source=server.url, hosts=hosts, cache=folder, patience=0.01)
@@ -60,20 +58,15 @@ def dead(name: str = "dead") -> Host:
         return Host(name, server.url)
 
 
-def test_first_host_answers_while_its_rate_limit_allows(tmp_path: Path) -> None:
-    with both(tmp_path, rate=1000.0) as (server, other, settings), opened(settings) as source:
-        assert [source.get(PATH, part).body for part in PARTS[:8]] == [*map(body, PARTS[:8])]
-        assert (server.requests, other.requests) == (8, 0)
-        assert source.url == server.url
-        assert source.connections == 64
-
-
-def test_requests_above_the_limit_of_a_host_go_to_the_next(tmp_path: Path) -> None:
-    with both(tmp_path, rate=0.1) as (server, other, settings), opened(settings) as source:
-        assert [source.get(PATH, part).body for part in PARTS] == [*map(body, PARTS)]
-        assert server.requests == 1
-        assert len(other.redirecting.log) == 1
+@pytest.mark.parametrize(("rate", "parts", "first"), [(1000.0, PARTS[:8], 8), (0.1, PARTS, 1)], ids=["below", "above"])
+def test_requests_above_the_limit_of_the_first_host_go_to_the_next(
+    rate: float, parts: list[ByteRange], first: int, tmp_path: Path
+) -> None:
+    with both(tmp_path, rate=rate) as (server, other, settings), opened(settings) as source:
+        assert [source.get(PATH, part).body for part in parts] == [*map(body, parts)]
+        assert (server.requests, len(other.redirecting.log)) == (first, first < len(parts))
         assert source.requests == server.requests + other.requests
+        assert (source.url, source.connections) == (server.url, 64)
 
 
 @in_part(3)  # each kind of one of the three, since their number is not divisible by 3
@@ -191,8 +184,7 @@ def test_new_version_of_the_pinned_host_is_an_error(tmp_path: Path) -> None:
 
 
 def test_host_that_ignores_suffixes_is_not_asked_for_ends(tmp_path: Path) -> None:
-    ignoring = Fault(Kind.WHOLE_FILE)
-    script = lambda each: ignoring if each.headers.get("range", "").startswith("bytes=-") else None  # noqa: E731
+    script = on_suffixes(Kind.WHOLE_FILE)
     with both(tmp_path, script) as (server, other, settings):
         with opened(settings) as source:
             for _ in range(3):
@@ -233,9 +225,6 @@ def test_interrupted_requests_free_their_host(tmp_path: Path) -> None:
                 source.get(PATH, SUFFIX)
 
 
-# ---- quotas ----
-
-
 @given(
     st.integers(1, 40),
     st.floats(1.0, 400.0),
@@ -245,72 +234,35 @@ def test_interrupted_requests_free_their_host(tmp_path: Path) -> None:
 def test_no_window_has_more_requests_than_the_quota(
     count: int, seconds: float, rate: float | None, pauses: list[float]
 ) -> None:
-    clock = FakeClock()
-    policy = Policy(rate=rate).within(count, seconds)
-    times: list[float] = []
-
-    def answer(_: str) -> Any:
-        times.append(clock.now())
-        return GOOD
-
-    limiter = Limiter(policy, clock=clock)
-    source = PoliteSource(Answers(answer), limiter)
+    host = TimedHost(lambda _, __: GOOD)
+    source = host.open(Policy(rate=rate).within(count, seconds))
     for pause in [0.0, *pauses]:
-        clock.advance(pause)
+        host.clock.advance(pause)
         for _ in range(count + 3):
             source.get("x")
-    for at in times:  # every window, wherever the host lets it start
-        assert sum(at <= other < at + seconds for other in times) <= count
+    for at in host.times:  # every window, wherever the host lets it start
+        assert sum(at <= other < at + seconds for other in host.times) <= count
 
 
 def test_processes_share_a_quota(tmp_path: Path) -> None:
-    clock, times = FakeClock(), []
-    policy = Policy(rate=10.0).within(20, 60.0)
-
-    def answer(_: str) -> Any:
-        times.append(clock.now())
-        return GOOD
-
-    sources = [
-        PoliteSource(Answers(answer), Limiter(policy, clock=clock, file=tmp_path / "host.json")) for _ in range(2)
-    ]
-    clock.run(*[lambda source=source: [source.get("x") for _ in range(20)] for source in sources])
-    assert len(times) == 40
-    assert all(sum(at <= other < at + 60.0 for other in times) <= 20 for at in times)
+    host = TimedHost(lambda _, __: GOOD)
+    sources = [host.open(Policy(rate=10.0).within(20, 60.0), file=tmp_path / "host.json") for _ in range(2)]
+    host.clock.run(*[lambda source=source: [source.get("x") for _ in range(20)] for source in sources])
+    assert len(host.times) == 40
+    assert all(sum(at <= other < at + 60.0 for other in host.times) <= 20 for at in host.times)
 
 
-def test_429_with_ratelimit_alone_pauses_all_processes_until_the_window_ends(tmp_path: Path) -> None:
-    clock, times = FakeClock(), []
-
-    def answer(_: str) -> Any:
-        times.append(clock.now() - START)
-        return Throttled("quota", retry_after=100.0, pause=100.0) if clock.now() < START + 100.0 else GOOD
-
-    sources = [
-        PoliteSource(Answers(answer), Limiter(Policy(rate=10.0), clock=clock, file=tmp_path / "host.json"))
-        for _ in range(2)
-    ]
-    assert sources[0].get("x") is GOOD
-    assert times[0] == 0.0
-    assert times[1] >= 100.0
-    del times[:]
-    clock = FakeClock()  # a new host
-    sources = [
-        PoliteSource(Answers(answer), Limiter(Policy(rate=10.0), clock=clock, file=tmp_path / "new.json"))
-        for _ in range(2)
-    ]
-    with pytest.raises(Throttled):
-        sources[0].get_once("x")
-    assert sources[1].get("x") is GOOD
-    assert [time >= 100.0 for time in times] == [False, True]
-
-
-def test_reads_ratelimit_of_responses(tmp_path: Path) -> None:
-    with both(tmp_path, always(Fault(Kind.QUOTA, retry_after=287))) as (_, _, settings):
-        alone = replace(settings, hosts=settings.hosts[:1])
-        with opened(alone, attempts=1) as source, pytest.raises(Throttled) as raised:
-            source.get(PATH, SUFFIX)
-        assert (raised.value.retry_after, raised.value.pause) == (287.0, 287.0)
+@pytest.mark.parametrize("repeated", [True, False])
+def test_429_with_ratelimit_alone_pauses_all_processes_until_the_window_ends(tmp_path: Path, *, repeated: bool) -> None:
+    host = TimedHost(lambda at, _: Throttled("quota", retry_after=100.0, pause=100.0) if at < 100.0 else GOOD)
+    one, other = (host.open(Policy(rate=10.0), file=tmp_path / "host.json") for _ in range(2))
+    if repeated:
+        assert one.get("x") is GOOD
+    else:
+        with pytest.raises(Throttled):
+            one.get_once("x")
+        assert other.get("x") is GOOD
+    assert [at >= 100.0 for at in host.times] == [False, True]
 
 
 def test_quota_of_a_host_leaves_requests_to_the_other(tmp_path: Path) -> None:
@@ -320,33 +272,6 @@ def test_quota_of_a_host_leaves_requests_to_the_other(tmp_path: Path) -> None:
             assert [source.get(PATH, part).body for part in PARTS[:20]] == [*map(body, PARTS[:20])]
             assert other.requests == 1
             assert source.hosts_of()[0].seconds_to_wait() > 280
-
-
-# ---- time ----
-
-
-@in_part(2)
-@pytest.mark.parametrize("rate", [50.0, 100.0])
-def test_two_hosts_take_at_most_six_tenths_of_the_time(rate: float, tmp_path: Path) -> None:
-    """Ten times the usual rates; the second host takes two requests for a file, with a limit for each kind."""
-    paths = [f"cc-index/table/cc-main/warc/crawl=CC-MAIN-2026-17/subset=warc/part-{n}.parquet" for n in range(120)]
-    files = dict.fromkeys(paths, DATA)
-
-    def seconds(hosts: tuple[Host, ...], folder: str) -> float:
-        settings = Settings(source=hosts[0].address, hosts=hosts, cache=tmp_path / folder)
-        with opened(settings) as source, ThreadPoolExecutor(16) as threads:
-            started = time.perf_counter()
-            bodies = [*threads.map(lambda path: get_tail(source, path, 1000).body, paths)]
-            assert bodies == [DATA[-1000:]] * len(paths)
-            return time.perf_counter() - started
-
-    with FaultServer(files) as server, second_host(files, rate=rate) as other:
-        of_first = Host("first", server.url, rate=50.0)
-        alone = seconds((of_first,), "alone")
-        assert seconds((of_first, other.rules), "both") <= 0.6 * alone
-
-
-# ---- advice ----
 
 
 def test_block_of_the_default_source_names_the_second_host(tmp_path: Path) -> None:

@@ -36,9 +36,6 @@ def cache(tmp_path: Path) -> RangeCache:
     return RangeCache(tmp_path / "cache", LARGE)
 
 
-# ---- over HTTP ----
-
-
 def over(server: FaultServer, cache: RangeCache) -> SharedSource:
     return SharedSource(open_http(server.url, connections=THREADS), cache)
 
@@ -167,9 +164,6 @@ def test_close_ends_shared_waits(cache: RangeCache) -> None:
                 each.result(SOON)
 
 
-# ---- waits ----
-
-
 class Interrupted(BaseException):
     """An exception such as KeyboardInterrupt, which is not an error of the source."""
 
@@ -205,7 +199,6 @@ class Gated:
         return self._executor.submit(self.shared.get, path, ByteRange(start, end), pin=pin or self.pin)
 
     def wait(self, start: int, end: int) -> None:
-        """Wait until a range is requested."""
         with self._changed:
             assert self._changed.wait_for(lambda: (start, end) in self._gates, SOON), self.requested
 
@@ -228,22 +221,6 @@ def gated(cache: RangeCache) -> Iterator[Gated]:
 def check(answer: "Future[Response]", start: int, end: int) -> None:
     found = answer.result(SOON)
     assert (found.body, found.start, found.total_size) == (DATA[start:end], start, len(DATA))
-
-
-def test_waits_for_overlaps_and_requests_the_rest(gated: Gated) -> None:
-    first = gated.read(0, 100)
-    gated.wait(0, 100)
-    second = gated.read(50, 150)
-    gated.wait(100, 150)
-    third, inside = gated.read(20, 120), gated.read(100, 140)
-    gated.answer(0, 100)
-    check(first, 0, 100)
-    gated.answer(100, 150)
-    check(second, 50, 150)
-    check(third, 20, 120)
-    check(inside, 100, 140)
-    assert len(gated.requested) == 2
-    assert gated.shared.cached_ranges(PATH, gated.pin) == [ByteRange(0, 150)]
 
 
 def test_mutual_overlaps_do_not_deadlock(gated: Gated) -> None:

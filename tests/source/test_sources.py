@@ -28,6 +28,7 @@ from catalogue.source.http import HttpSource
 from catalogue.source.s3 import S3Source
 from tests.support.amounts import in_part
 from tests.support.faults import FaultServer
+from tests.support.read_only import as_nobody
 from tests.support.sources import (
     AGENT,
     BOUNDED,
@@ -118,9 +119,6 @@ def test_closed_source_raises(source: Source) -> None:
         source.get(PATH, SUFFIX)
 
 
-# ---- HTTP and S3 ----
-
-
 def test_request_headers(served: Served) -> None:
     source = served.source
     etag = source.get(PATH, SUFFIX).etag
@@ -192,9 +190,6 @@ def test_missing_credentials_error_names_the_next_step(
     assert "the default source, which needs none" in str(raised.value)
 
 
-# ---- folders ----
-
-
 def test_rejects_files_that_changed(folder: Path) -> None:
     source = FolderSource(folder)
     seen = source.get(PATH, SUFFIX)
@@ -229,14 +224,8 @@ def test_unreadable_files_are_errors(folder: Path) -> None:
     with pytest.raises(Unreachable, match="loop cannot be read: Too many levels"):
         source.get("loop", SUFFIX)
     (folder / PATH).chmod(0)
-    user = os.geteuid()
-    if user == 0:  # root may read all files
-        os.seteuid(65534)
-    try:
-        with pytest.raises(Forbidden, match=r"part 0\.parquet cannot be read") as raised:
-            source.get(PATH, SUFFIX)
-    finally:
-        os.seteuid(user)
+    with as_nobody(), pytest.raises(Forbidden, match=r"part 0\.parquet cannot be read") as raised:
+        source.get(PATH, SUFFIX)
     assert isinstance(raised.value, PermissionError)
 
 

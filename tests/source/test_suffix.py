@@ -13,7 +13,7 @@ from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource, get_tail
 from tests.support.clocks import FakeClock
 from tests.support.fault_kinds import WITHOUT_SIZE
-from tests.support.faults import Fault, FaultServer, Kind, Request, Script, first, only
+from tests.support.faults import Fault, FaultServer, Kind, Request, Script, first, on_suffixes, only
 from tests.support.sources import DATA
 
 FILES = {f"{number}.parquet": DATA[number : number + 20_000] for number in range(8)}
@@ -23,16 +23,16 @@ TAIL = 5000
 SUFFIX, FIRST, EXPLICIT = f"bytes=-{TAIL}", "bytes=0-0", "bytes=15000-19999"
 
 
+ignores_suffixes = on_suffixes(Kind.WHOLE_FILE)
+"""CloudFront may ignore ranges (docs.aws.amazon.com/AmazonCloudFront, "Range GETs")."""
+refuses_suffixes = on_suffixes(Fault(Kind.UNSATISFIABLE, variant=WITHOUT_SIZE))
+
+
 @contextmanager
 def over(server: FaultServer, file: Path | None = None) -> Iterator[PoliteSource]:
     limiter = Limiter(Policy(), clock=FakeClock(), file=file)
     with closing(PoliteSource(HttpSource(server.url, user_agent="test", connections=1), limiter)) as source:
         yield source
-
-
-def ignores_suffixes(request: Request) -> Fault | None:
-    """CloudFront may ignore ranges (docs.aws.amazon.com/AmazonCloudFront, "Range GETs")."""
-    return Fault(Kind.WHOLE_FILE) if "=-" in request.headers.get("range", "") else None
 
 
 def ranges(server: FaultServer) -> list[str | None]:
@@ -47,14 +47,6 @@ def check(source: PoliteSource, path: str, length: int = TAIL) -> None:
     data = FILES[path]
     assert tail.body == data[-length:]
     assert (tail.start, tail.total_size) == (max(0, len(data) - length), len(data))
-
-
-def test_one_request_per_file() -> None:
-    with FaultServer(FILES) as server, over(server) as source:
-        for path in PATHS:
-            check(source, path)
-        assert ranges(server) == [SUFFIX] * len(PATHS)
-        assert source.honoured_suffixes
 
 
 @pytest.mark.parametrize("script", [None, ignores_suffixes])
@@ -78,19 +70,13 @@ def test_empty_file_is_not_parquet(script: Script | None) -> None:
 def test_uses_explicit_ranges_after_a_suffix_was_ignored() -> None:
     with FaultServer(FILES, script=ignores_suffixes) as server, over(server) as source:
         check(source, PATHS[0])
+        *unknown, pinned = [exchange.headers.get("if-match") for exchange in server.settle()]
+        assert (unknown, bool(pinned)) == ([None, None], True)
         assert ranges(server) == [SUFFIX, FIRST, EXPLICIT]
         for path in PATHS[1:]:
             check(source, path)
         assert ranges(server) == [FIRST, EXPLICIT] * (len(PATHS) - 1)
         assert not source.honoured_suffixes
-
-
-def test_explicit_range_is_pinned() -> None:
-    with FaultServer(FILES, script=ignores_suffixes) as server, over(server) as source:
-        check(source, PATHS[0])
-        matches = [exchange.headers.get("if-match") for exchange in server.settle()]
-        assert matches[:2] == [None, None]
-        assert matches[2]
 
 
 def test_processes_share_that_suffixes_are_ignored(tmp_path: Path) -> None:
@@ -129,6 +115,7 @@ def test_one_ignored_suffix_does_not_change_a_host_that_honours_them() -> None:
         for path in PATHS:
             check(source, path)
         assert ranges(server) == [SUFFIX, SUFFIX, FIRST, EXPLICIT] + [SUFFIX] * (len(PATHS) - 2)
+        assert source.honoured_suffixes
         assert not source.limiter.state.ignores_suffixes
 
 
@@ -160,17 +147,9 @@ def refuses_long_suffixes(request: Request) -> Fault | None:
     return Fault(Kind.UNSATISFIABLE) if length and int(length) > len(FILES[request.path]) else None
 
 
-def refuses_suffixes(request: Request) -> Fault | None:
-    """Refuse all ranges from the end, without the size of the file."""
-    return Fault(Kind.UNSATISFIABLE, variant=WITHOUT_SIZE) if "=-" in request.headers["range"] else None
-
-
 @pytest.mark.parametrize("kind", [Kind.OTHER_RANGE, Kind.SERVER_ERROR])
 def test_replaces_suffixes_that_are_computed_wrongly(kind: Kind) -> None:
-    def script(request: Request) -> Fault | None:
-        return Fault(kind) if "=-" in request.headers["range"] else None
-
-    with FaultServer(FILES, script=script) as server, over(server) as source:
+    with FaultServer(FILES, script=on_suffixes(kind)) as server, over(server) as source:
         check(source, PATHS[0])
         assert ranges(server) == [*[SUFFIX] * 3, FIRST, EXPLICIT]
 

@@ -9,10 +9,10 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -34,8 +34,6 @@ _VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT
 
 @dataclass(frozen=True)
 class Identity:
-    """A self-signed certificate and its key."""
-
     certificate: Path
     key: Path
 
@@ -67,10 +65,14 @@ def identity(folder: Path, name: str, host: str = "127.0.0.1", *, days: int = 30
     return made
 
 
-def serving(shown: Identity) -> FaultServer:
+def context_of(shown: Identity) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(shown.certificate, shown.key)
-    return FaultServer({"x": DATA}, tls=context)
+    return context
+
+
+def serving(shown: Identity) -> FaultServer:
+    return FaultServer({"x": DATA}, tls=context_of(shown))
 
 
 @pytest.fixture(autouse=True)
@@ -144,19 +146,18 @@ def test_rejects_untrusted_certificates(server: FaultServer) -> None:
     assert server.requests == 0
 
 
-def test_rejects_certificates_of_other_hosts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = identity(folder, "other", "data.commoncrawl.org")
-    monkeypatch.setenv("SSL_CERT_FILE", str(other.certificate))
-    with serving(other) as server:
-        refused(server.url, "IP address mismatch")
-        assert server.requests == 0
-
-
-def test_rejects_expired_certificates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = identity(folder, "old", days=-1)
-    monkeypatch.setenv("SSL_CERT_FILE", str(old.certificate))
-    with serving(old) as server:
-        refused(server.url, "expired")
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [({"host": "data.commoncrawl.org"}, "IP address mismatch"), ({"days": -1}, "expired")],
+    ids=["other host", "expired"],
+)
+def test_rejects_certificates_of_other_hosts_and_expired_ones(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, made: dict[str, Any], reason: str
+) -> None:
+    wrong = identity(folder, "wrong", **made)
+    monkeypatch.setenv("SSL_CERT_FILE", str(wrong.certificate))
+    with serving(wrong) as server:
+        refused(server.url, reason)
         assert server.requests == 0
 
 
@@ -187,50 +188,31 @@ def test_rejects_unreadable_certificate_files(
     assert threading.active_count() <= threads
 
 
-# ---- through a proxy ----
+@contextmanager
+def tunnel(shown: Identity | None) -> Iterator[tuple[int, list[str]]]:
+    """Run a proxy for one tunnel, which clients reach by TLS if it has an identity; yield its port and requests."""
+    heads: list[str] = []
 
+    def serve() -> None:
+        client, _ = listening.accept()
+        with context_of(shown).wrap_socket(client, server_side=True) if shown else client as connected:
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                head += connected.recv(4096)
+            heads.append(head.decode())
+            host, _, port = head.split()[1].decode().rpartition(":")
+            with socket.create_connection((host, int(port))) as target:
+                connected.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                back = threading.Thread(target=_pour, args=(target, connected))
+                back.start()
+                _pour(connected, target)
+                back.join()
 
-class Tunnel(threading.Thread):
-    """A proxy that opens one tunnel at a time and records requests; with an identity, clients reach it by TLS."""
-
-    def __init__(self, identity: Identity | None = None) -> None:
-        super().__init__(name="tunnel", daemon=True)
-        self._tls = None
-        if identity:
-            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._tls.load_cert_chain(identity.certificate, identity.key)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self.heads: list[str] = []
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.join()
-
-    def run(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                with self._tls.wrap_socket(client, server_side=True) if self._tls else client as connected:
-                    self._tunnel(connected)
-
-    def _tunnel(self, client: socket.socket) -> None:
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            head += client.recv(4096)
-        self.heads.append(head.decode())
-        host, _, port = head.split()[1].decode().rpartition(":")
-        with socket.create_connection((host, int(port))) as target:
-            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            back = threading.Thread(target=_pour, args=(target, client))
-            back.start()
-            _pour(client, target)
-            back.join()
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listening.getsockname()[1], heads
+        thread.join()
 
 
 def _pour(source: socket.socket, sink: socket.socket) -> None:
@@ -245,13 +227,13 @@ def test_proxy_password_is_not_sent_through_the_tunnel(
     server: FaultServer, good: Identity, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(good.certificate))
-    with Tunnel(good if scheme == "https" else None) as tunnel:
-        monkeypatch.setenv("https_proxy", f"{scheme}://me:canary@127.0.0.1:{tunnel.port}")
+    with tunnel(good if scheme == "https" else None) as (port, heads):
+        monkeypatch.setenv("https_proxy", f"{scheme}://me:canary@127.0.0.1:{port}")
         monkeypatch.setenv("no_proxy", "other.example")
         with closing(opened(server.url)) as source:
             assert source.get("x", SUFFIX).body == DATA[-5000:]
             assert "canary" not in f"{source!r} {source.inner!r}"
-        (head,) = tunnel.heads
+        (head,) = heads
     assert head.startswith(f"CONNECT {server.url[8:-1]} HTTP/1.")
     assert "Proxy-Authorization: Basic bWU6Y2FuYXJ5" in head
     (seen,) = server.log

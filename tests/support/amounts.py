@@ -11,7 +11,6 @@ EXAMPLES = int(os.environ.get("CATALOGUE_TEST_EXAMPLES", "10"))
 """Random inputs of a test."""
 COMPLETE = EXAMPLES > 100
 """Whether everything runs."""
-
 in_part = pytest.mark.in_part
 """The first of a test's parameters, and each n-th after it, run in ``make test``."""
 in_soak = in_part(None)

@@ -2,10 +2,15 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from math import inf
+from pathlib import Path
 
 from catalogue.errors import CatalogueError
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import RequestedRange, Response
+from catalogue.source.rate_limit import Limiter, Policy
+from catalogue.source.retry import PoliteSource
+from tests.support.clocks import START, FakeClock
 
 Answer = Response | CatalogueError
 GOOD = Response(b"12345", 0, 10, '"a"', None)
@@ -34,3 +39,28 @@ class Answers:
 
     def close(self) -> None:
         self.closed = True
+
+
+class TimedHost:
+    """A host whose answers depend on the seconds since the start and on the path, and the times of its requests."""
+
+    def __init__(self, answer: Callable[[float, str], Answer]) -> None:
+        self.clock = FakeClock()
+        self.times: list[float] = []
+        self._answer = answer
+
+    def _answered(self, path: str) -> Answer:
+        self.times.append(self.clock.now() - START)
+        return self._answer(self.times[-1], path)
+
+    def open(
+        self,
+        policy: Policy = Policy(rate=5.0, connections=4, slow_down=10.0),  # noqa: B008 - frozen
+        *,
+        file: Path | None = None,
+        max_wait: float = inf,
+        jitter: float = 0.5,
+        notify: Callable[[str], None] = lambda _: None,
+    ) -> PoliteSource:
+        limiter = Limiter(policy, clock=self.clock, file=file)
+        return PoliteSource(Answers(self._answered), limiter, jitter=lambda: jitter, max_wait=max_wait, notify=notify)

@@ -10,11 +10,8 @@ from catalogue.commoncrawl.capture import Capture
 from catalogue.records.record import Record, read_record
 
 URL = "https://example.com/"
-
 TIME = datetime(2022, 8, 15, 1, 2, 3, tzinfo=UTC)
-
 BODY = b"<p>hello</p>"
-
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
 
 

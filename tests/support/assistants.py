@@ -1,9 +1,9 @@
 """Clients of the library ``mcp`` for the tools, in memory."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from mcp import Client
 from mcp_types import CallToolResult
@@ -12,8 +12,6 @@ from catalogue.mcp_server.calls import Calls
 from catalogue.mcp_server.serve import server_of
 from catalogue.settings import Settings
 from tests.support.faults import Fault, FaultServer, Kind
-
-T = TypeVar("T")
 
 
 class Assistant:
@@ -24,13 +22,11 @@ class Assistant:
         self.calls = calls
 
     async def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Call a tool; return its structured answer."""
         result = await self.result(tool, **arguments)
         assert not result.is_error, result.structured_content
         return dict(result.structured_content or {})
 
     async def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Call a tool that must fail; return the error."""
         result = await self.result(tool, **arguments)
         assert result.is_error, result.structured_content
         return dict(result.structured_content or {})
@@ -46,13 +42,8 @@ def without_index(folder: Path, crawl: str) -> FaultServer:
     return FaultServer(folder, script=lambda each: Fault(Kind.NOT_FOUND) if f"/{crawl}/indexes" in each.path else None)
 
 
-def with_assistant(
-    settings: Settings, talk: Callable[[Assistant], Awaitable[T]], max_requests: int = 1000, mode: Any = "auto"
-) -> T:
-    """Run a server in memory, and what one client asks."""
-
-    async def run() -> T:
-        async with Calls(settings, max_requests) as calls, Client(server_of(calls), mode=mode) as client:
-            return await talk(Assistant(client, calls))
-
-    return asyncio.run(run())
+@asynccontextmanager
+async def assistant_of(settings: Settings, max_requests: int = 1000, mode: Any = "auto") -> AsyncIterator[Assistant]:
+    """Run a server in memory, and yield a client of it."""
+    async with Calls(settings, max_requests) as calls, Client(server_of(calls), mode=mode) as client:
+        yield Assistant(client, calls)

@@ -9,7 +9,6 @@ CRAWL, OTHER = "CC-MAIN-2022-33", "CC-MAIN-2021-49"
 
 
 def write_list(mirror: Path, lines: bytes, crawl: str = CRAWL) -> Path:
-    """Write a list, and the list of the files of the index."""
     path = mirror / list_path(crawl)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(lines)

@@ -8,15 +8,9 @@ import pytest
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = [
-    "--headless=new",
     "--no-sandbox",  # containers have no right to make one
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    *("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
 
 without_browser = pytest.mark.skipif(

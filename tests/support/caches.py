@@ -13,18 +13,12 @@ from catalogue.source.checks import RequestedRange, Response
 from tests.support import processes
 
 URL = "https://example.org/"
-
 PATH = "cc-index/crawl=CC-MAIN-2022-05/part 0.parquet"
-
 DATA = Random(1).randbytes(100_000)
-
 PIN = FileVersion(len(DATA), '"0123456789abcdef-8"')
-
 LARGE = 1 << 30
-
 LONG_AGO = 1_000_000_000
 """Time of last use of the first entry, where the order matters."""
-
 WANTED = ByteRange(1000, 1500)
 
 

@@ -19,8 +19,6 @@ from catalogue.surt import KeyInterval
 
 @dataclass(frozen=True)
 class CdxIndex:
-    """A crawl's index."""
-
     crawl: str
     files: dict[str, bytes]
     """By path."""
@@ -91,7 +89,6 @@ def read_index(mirror: Path, crawl: str) -> CdxIndex:
 
 
 def replace_index(mirror: Path, index: CdxIndex) -> None:
-    """Replace the index of a crawl, and the list of its files."""
     rmtree(mirror / index_folder(index.crawl), ignore_errors=True)
     names = "".join(f"{path}\n" for path in index.files)
     for path, data in {**index.files, shards_path(index.crawl): gzip.compress(names.encode())}.items():

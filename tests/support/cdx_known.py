@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -49,20 +49,17 @@ class Known:
         """Fill in a template; ``{name}`` is an attribute, percent-encoded."""
         names = {name: quote(str(getattr(self, name)), safe="") for name in self.__slots__}
         capture = {name.replace("-", "_"): quote(value, safe="") for name, value in self.capture.fields.items()}
-        return template.format(**names, nowhere=NOWHERE, early=self.moments[0], late=self.moments[2], the=_The(capture))
+        return template.format(**names, nowhere=NOWHERE, early=self.moments[0], late=self.moments[2], the=capture)
 
 
-class _The(dict[str, str]):
-    """Makes ``{the[digest]}`` valid in templates."""
-
-
-def known(crawl: str, captures: Sequence[Capture]) -> Known:
-    """Choose values of a crawl."""
+def known_of(crawl: str, oracle: Oracle) -> Known:
+    captures = oracle.captures
     plain = [capture for capture in captures if is_plain(capture)]
     by_key = {key: [*each] for key, each in groupby(captures, lambda capture: capture.key)}
     host = _well_known(captures)
     tld = Counter(capture.key.partition(",")[0] for capture in plain).most_common(1)[0][0]
-    of_host = [capture for capture in captures if re.match(_reversed(host) + r"[:,)]", capture.key)]
+    of_host = [each for each in captures if re.match(",".join(host.split(".")[::-1]) + r"[:,)]", each.key)]
+    folders = (re.match(r"https?://[^/]+/[a-z0-9-]+/", each.fields["url"]) for each in plain)
     moments = sorted(capture.timestamp for capture in of_host)
     once = next(
         capture
@@ -74,6 +71,9 @@ def known(crawl: str, captures: Sequence[Capture]) -> Known:
 
     def first(condition: Callable[[Capture], bool]) -> str:
         return next(capture.fields["url"] for capture in plain if condition(capture))
+
+    def second(name: str) -> str:
+        return Counter(each.fields.get(name, "") for each in of_host).most_common(2)[1][0]
 
     def subsets(capture: Capture) -> int:
         return len({each.fields["filename"].split("/")[-2] for each in by_key[capture.key]})
@@ -88,12 +88,12 @@ def known(crawl: str, captures: Sequence[Capture]) -> Known:
         truncated=first(lambda capture: "truncated" in capture.fields),
         without_language=first(lambda capture: "languages" not in capture.fields),
         argued=first(lambda capture: "?" in capture.key and "&" not in capture.key),
-        directory=_directory(plain),
+        directory=Counter(found[0] for found in folders if found).most_common(1)[0][0],
         tld=tld,
         capture=once,
         moments=(moments[len(moments) // 4], moments[len(moments) // 2], moments[len(moments) * 3 // 4]),
-        mime=_some(of_host, "mime"),
-        status=_some(of_host, "status"),
+        mime=second("mime"),
+        status=second("status"),
     )
 
 
@@ -101,19 +101,11 @@ def oracle_of(mirror: Path, crawl: str) -> Oracle:
     return Oracle(read_captures(mirror, crawl))
 
 
-def known_of(crawl: str, oracle: Oracle) -> Known:
-    return known(crawl, oracle.captures)
-
-
 def is_plain(capture: Capture) -> bool:
     try:
         return plain_key(capture.fields["url"]) == capture.key and not capture.key[0].isdigit()
     except ValueError:
         return False
-
-
-def _reversed(host: str) -> str:
-    return ",".join(reversed(host.split(".")))
 
 
 def _well_known(captures: Sequence[Capture]) -> str:
@@ -125,15 +117,3 @@ def _well_known(captures: Sequence[Capture]) -> str:
     best = max(found, key=lambda host: (len(found[host]), found[host].total()))
     assert len(found[best]) == 3, f"{best} is not well known"
     return ".".join(reversed(best.split(",")))
-
-
-def _directory(plain: Iterable[Capture]) -> str:
-    found = Counter(
-        matched[0] for capture in plain if (matched := re.match(r"https?://[^/]+/[a-z0-9-]+/", capture.fields["url"]))
-    )
-    return found.most_common(1)[0][0]
-
-
-def _some(captures: Iterable[Capture], name: str) -> str:
-    """Return the second most common value."""
-    return Counter(capture.fields.get(name, "") for capture in captures).most_common(2)[1][0]

@@ -99,8 +99,6 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of the server."""
-
     captures: Sequence[Capture]
     of: int = 1
     """Number of pages."""
@@ -147,12 +145,7 @@ class Oracle:
         self._keys = {capture.fields["url"]: capture.key for capture in captures}
 
     def answer(self, query: str, page: Page | None = None) -> Answer:
-        """Return the expected answer.
-
-        Args:
-            query: the query string.
-            page: the requested page without filters; by default all captures.
-        """
+        """Return the expected answer for a page of captures without filters; by default all captures."""
         given = parameters(query)
         try:
             return self._answer(given, page if page is not None else Page(self.matching(query)))
@@ -160,11 +153,7 @@ class Oracle:
             return Answer(400, JSON_TYPE, json.dumps({"message": str(refused)}))
 
     def matching(self, query: str) -> list[Capture]:
-        """Return captures with matching keys, without filters.
-
-        Raises:
-            Refused: if the query is invalid.
-        """
+        """Return captures with matching keys, without filters, or raise Refused."""
         _, matches = self._match(parameters(query))
         return [capture for capture in self.captures if matches(capture.key)]
 
@@ -228,11 +217,7 @@ def parameters(query: str) -> dict[str, list[str]]:
 
 
 def plain_key(url: str) -> str:
-    """Return the key of a plain URL.
-
-    Raises:
-        ValueError: if it is not plain.
-    """
+    """Return the key of a plain URL, or raise ValueError."""
     found = re.fullmatch(r"(?:(https?)://)?([A-Za-z0-9.-]+)(?::(\d+))?(/[!-~]*?)?/?(?:\?([!-~]*))?", url)
     if not found or "%" in url or "#" in url or "//" in (found[4] or "") or "/." in (found[4] or ""):
         message = f"not a plain URL: {url}"
@@ -256,9 +241,6 @@ def _number(last: dict[str, str], name: str, usual: int) -> int:
         raise Refused(message) from None
 
 
-# ---- filters and order ----
-
-
 def passes(given: dict[str, list[str]], capture: Capture) -> bool:
     start, end = (given.get("from") or given.get("from_ts") or [""])[-1], given.get("to", [""])[-1]
     if not start + _EARLIEST[len(start) :] <= capture.timestamp <= end + _LATEST[len(end) :]:
@@ -268,11 +250,7 @@ def passes(given: dict[str, list[str]], capture: Capture) -> bool:
 
 @cache
 def capture_filter(text: str) -> Callable[[Capture], bool]:
-    """Return whether captures pass a filter.
-
-    Raises:
-        Refused: if its expression is invalid.
-    """
+    """Return whether captures pass a filter, or raise Refused."""
     inverted, text = text.startswith("!"), text.removeprefix("!")
     way, text = (text[0], text[1:]) if text[:1] in {"=", "~"} else ("", text)
     name, colon, value = text.partition(":")
@@ -293,8 +271,7 @@ def capture_filter(text: str) -> Callable[[Capture], bool]:
 
 
 def ordered(last: dict[str, str], found: list[Capture]) -> list[Capture]:
-    """Sort and limit captures."""
-    limit = _limit(last)
+    limit = _number(last, "limit", 0)  # 0 for all, negative for none
     if closest := last.get("closest"):
         moment = _seconds(closest + _LATEST[len(closest) :])
         found = sorted(found, key=lambda capture: abs(_seconds(capture.timestamp) - moment))
@@ -303,19 +280,8 @@ def ordered(last: dict[str, str], found: list[Capture]) -> list[Capture]:
     return found if limit == 0 else found[: max(0, limit)]
 
 
-def _limit(last: dict[str, str]) -> int:
-    """Parse the limit; 0 for all, negative for none."""
-    try:
-        return int(last.get("limit", 0))
-    except ValueError:
-        raise Refused(last["limit"]) from None
-
-
 def _seconds(timestamp: str) -> float:
     return datetime.strptime(timestamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
-
-
-# ---- formats ----
 
 
 def _as_json(capture: Capture, names: Sequence[str] | None) -> str:

@@ -75,7 +75,6 @@ class Questions:
         self._sites = [*_plain_urls(oracle)]
 
     def choose(self) -> Question:
-        """Make a question."""
         random = self._random
         while True:
             words: dict[str, str | list[str]] = {**self._target()}

@@ -37,7 +37,6 @@ class Archived:
 
 
 def write_source(folder: Path, captures: Iterable[Archived], crawl: str = CRAWL) -> str:
-    """Write a source; return its name."""
     captures = [*captures]
     for each in captures:
         if each.path != "-":

@@ -8,7 +8,6 @@ from typing import TypeVar
 from catalogue.errors import SourceUnavailable
 
 T = TypeVar("T")
-
 START = 1000.0
 """Time of a new clock, in seconds."""
 
@@ -51,7 +50,6 @@ class FakeClock:
             self._changed.notify_all()
 
     def advance(self, seconds: float) -> None:
-        """Add seconds to the time."""
         with self._changed:
             self._now += seconds
 

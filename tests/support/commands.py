@@ -49,7 +49,6 @@ class Ran:
 
 
 def ended(process: subprocess.Popen[bytes] | warm.Forked) -> Ran:
-    """Return the result of a command when it has ended."""
     out, err = process.communicate(timeout=90)
     assert process.returncode is not None
     return Ran(process.returncode, out.decode(), err.decode())
@@ -87,12 +86,7 @@ def run_here(
 ) -> Ran:
     """Run a command in this process, which saves the time of a fork. It needs neither a terminal nor a signal.
 
-    Args:
-        words: its arguments.
-        environment: the complete environment.
-        folder: the current folder.
-        given: the standard input.
-        in_one: one stream for output and errors.
+    ``given`` is the standard input; output and errors are one stream if ``in_one``.
     """
     with TemporaryFile() as input_, TemporaryFile("a+b") as out, TemporaryFile("a+b") as err:
         input_.write(given)
@@ -151,7 +145,6 @@ class Command:
         return warm.Forked(words, self.environment(**environment), self.home, terminal=terminal, keyboard=keyboard)
 
     def start_anew(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
-        """Start it in a new Python interpreter."""
         return subprocess.Popen(
             [sys.executable, "-m", "catalogue", *words],
             env=self.environment(**environment),

@@ -1,7 +1,6 @@
 """Paths of index files as Common Crawl spells them."""
 
 CRAWL = "CC-MAIN-2022-05"
-
 ROOT = f"cc-index/table/cc-main/warc/crawl={CRAWL}"
 
 

@@ -15,6 +15,8 @@ from catalogue.harvest.harvest import harvest
 
 CRAWL = "CC-MAIN-2022-33"
 BARE = "CC-MAIN-2018-09"
+ABSENT = f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc/part-00099-gone.c000.gz.parquet"
+"""A file for manifests that does not exist."""
 
 
 def table(keys: Sequence[str | None], **more: pa.Array) -> pa.Table:
@@ -38,12 +40,12 @@ def index_path(folder: Path, number: int = 0, crawl: str = CRAWL) -> Path:
     return path
 
 
-def write_manifest(folder: Path, crawl: str = CRAWL) -> None:
-    """Write a manifest of the existing index files."""
+def write_manifest(folder: Path, crawl: str = CRAWL, *absent: str) -> None:
+    """Write a manifest of the existing index files, and of absent ones."""
     manifest = folder / f"crawl-data/{crawl}/cc-index-table.paths.gz"
     manifest.parent.mkdir(parents=True, exist_ok=True)
     paths = sorted(str(path.relative_to(folder)) for path in folder.rglob(f"crawl={crawl}/*/*.parquet"))
-    manifest.write_bytes(gzip.compress("\n".join(paths).encode()))
+    manifest.write_bytes(gzip.compress("\n".join([*paths, *absent]).encode()))
 
 
 def crawl_of(

@@ -32,8 +32,6 @@ _PAGES = {
 
 @dataclass(frozen=True)
 class Content:
-    """One version of a file."""
-
     size: int
     etag: str
     modified: float

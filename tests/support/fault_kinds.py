@@ -130,5 +130,9 @@ def only(path: str, kind: Kind | Fault) -> Script:
     return lambda request: _fault(kind) if request.path == path else None
 
 
+def on_suffixes(kind: Kind | Fault) -> Script:
+    return lambda request: _fault(kind) if "=-" in request.headers.get("range", "") else None
+
+
 def _fault(kind: Kind | Fault) -> Fault:
     return Fault(kind) if isinstance(kind, Kind) else kind

@@ -42,7 +42,6 @@ from urllib.parse import unquote
 from tests.support.fault_answers import PIECE, Answer, Content, right_answer, text_answer, wrong_answer
 from tests.support.fault_kinds import (
     ALL_KINDS,
-    MALFORMED_CONTENT_RANGES,
     SLOW,
     Fault,
     Kind,
@@ -50,13 +49,14 @@ from tests.support.fault_kinds import (
     Script,
     always,
     first,
+    on_suffixes,
     only,
     seeded,
 )
 from tests.support.gates import Gate
 
-__all__ = ["ALL_KINDS", "MALFORMED_CONTENT_RANGES", "SLOW", "Exchange", "Fault", "FaultServer", "Kind", "Request"]
-__all__ += ["Script", "Step", "always", "first", "only", "seeded"]
+__all__ = ["ALL_KINDS", "SLOW", "Exchange", "Fault", "FaultServer", "Kind", "Request"]
+__all__ += ["Script", "Step", "always", "first", "on_suffixes", "only", "seeded"]
 
 
 class Step(Enum):
@@ -334,7 +334,6 @@ def _read_head(reader: BufferedReader) -> tuple[str, str, dict[str, str]] | None
 def _send(
     connection: socket.socket, answer: Answer, method: str, exchange: Exchange | None = None, rate: float | None = None
 ) -> bool:
-    """Send a response; return whether another request may follow."""
     fault = exchange.fault if exchange else None
     end = time.monotonic() + (fault.hold if fault else 0.0)
     for in_body, piece in _pieces(answer, method, min(PIECE, int(rate / 50)) if rate else PIECE):

@@ -107,7 +107,6 @@ def elsewhere() -> Iterator[str]:
 
 
 def copied(url: str, folder: Path) -> Path:
-    """Copy a remote folder to the disk."""
     files, root = fsspec.url_to_fs(url)
     for name in files.find(root):
         target = folder / str(name).removeprefix(f"{root}/")

@@ -18,11 +18,9 @@ class Gate:
         self._open = threading.Event()
 
     def wait(self) -> None:
-        """Wait until a request is held."""
         assert self._holding.wait(_TIMEOUT), "the gate holds no request"
 
     def open(self) -> None:
-        """Let the request pass."""
         self._open.set()
 
     def pass_through(self, request: Request) -> None:

@@ -26,8 +26,9 @@ def host_keys(seed: int) -> list[str]:
     return ordered
 
 
-def write_hosts(folder: Path) -> pa.Table:
-    """Write a host index of two crawls with different schemas; return its rows."""
+def host_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
+    """Write a host index of two crawls with different schemas; return its folder and its rows."""
+    folder = tmp_path_factory.mktemp("hosts") / "source"
     tables, paths = [], []
     for crawl in CRAWLS:
         for number in range(3):
@@ -48,12 +49,7 @@ def write_hosts(folder: Path) -> pa.Table:
             tables.append(rows.append_column("crawl", pa.array([crawl] * len(rows))))
     (folder / "hosts.paths.gz").write_bytes(gzip.compress("\n".join(map(str, paths)).encode()))
     rows = pa.concat_tables(tables, promote_options="permissive")
-    return rows.select(["hcrank10", "surt_host_name", "average", "only_here", "crawl"])
-
-
-def host_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
-    folder = tmp_path_factory.mktemp("hosts") / "source"
-    return folder, write_hosts(folder)
+    return folder, rows.select(["hcrank10", "surt_host_name", "average", "only_here", "crawl"])
 
 
 def opened(data: Path, source: Path, table: str | None = "hosts") -> Catalogue:

@@ -27,7 +27,6 @@ SHELL = Path(sys.executable).parent / "duckdb"
 
 
 def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequence[str] = ()) -> Path:
-    """Export an Iceberg table."""
     from catalogue.export import iceberg
 
     return iceberg.export(path, files, location, missing)
@@ -56,7 +55,6 @@ needs_extensions = pytest.mark.skipif(
 
 SUMS = "count(*) AS n, sum(warc_record_offset)::VARCHAR AS offsets, sum(epoch_ms(fetch_time))::VARCHAR AS times"
 """Aggregates of the rows that a query finds, to compare engines."""
-
 Truth: TypeAlias = Callable[[str], dict[str, Any]]
 """``SUMS`` of the rows that match a condition."""
 
@@ -130,7 +128,6 @@ def exported_files(cat: Catalogue) -> list[LakeFile]:
 
 
 def write_file(folder: Path, crawl: str, name: object, keys: Sequence[str], **columns: list[Any]) -> LakeFile:
-    """Write a small index file."""
     path = f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc/part-{name}.parquet"
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({"url_surtkey": list(keys), **columns}), folder / path)
@@ -182,7 +179,6 @@ _UNSIGNED: dict[str, str | bool | int | float | list[str]] = {"allow_unsigned_ex
 
 @contextmanager
 def spare() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection with nothing attached."""
     connection = _spare.pop() if _spare else duckdb.connect(config=_UNSIGNED)
     connection.execute("SET enable_external_file_cache = false")  # tests replace files within its time resolution
     yield connection
@@ -191,7 +187,6 @@ def spare() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def opened(lake: Path, source: str | Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection with an attached lake."""
     with spare() as connection:
         assert attach(connection, lake, str(source)) is None
         yield connection

@@ -31,10 +31,7 @@ def answers(address: str) -> dict[tuple[str, str], int]:
 
 
 def counted(address: str, send: Callable[[], object]) -> list[tuple[str, str]]:
-    """Send one request, and return the routes and classes of what is counted then.
-
-    An answer is counted after it was sent, so it may take a moment.
-    """
+    """Send one request, and return the routes and classes of what is counted then: after the answer was sent."""
     before = answers(address)
     send()
     while (after := answers(address)) == before:

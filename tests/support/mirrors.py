@@ -26,7 +26,6 @@ def one_of_each_crawl(mirror: Path) -> list[Path]:
 
 
 def raw_footer(data: bytes) -> bytes:
-    """The footer of a file's bytes."""
     return data[-TRAILER - footer_length(data) : -TRAILER]
 
 
@@ -35,12 +34,7 @@ def read_footer(data: bytes) -> Footer:
 
 
 def whole_table(mirror: Path, names: Sequence[str] = SCHEMA.names) -> pa.Table:
-    """Every row of every index file, read whole by pyarrow, in no other way than it does itself.
-
-    Args:
-        mirror: see there.
-        names: of columns; reading all takes long.
-    """
+    """Every row of every index file, read by pyarrow alone; reading all columns takes long."""
     schema = pa.schema([SCHEMA.field(name) for name in names])
     tables = []
     for path in sorted(mirror.rglob("*.parquet")):

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 Mutator = Callable[[bytes, Random], bytes]
-
 _MARKERS = bytes([0, 1, 2, 0x0C, 0x15, 0x18, 0x19, 0x1C, 0x7F, 0x80, 0xF9, 0xFC, 0xFF])
 """Bytes with a meaning in most formats: ends, headers of thrift's fields and lists, bounds of numbers."""
 _EDGES = (0, 1, 127, 128, 255, 256, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, (1 << 63) - 1)

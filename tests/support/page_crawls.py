@@ -13,11 +13,8 @@ OLD, NEWER = "CC-MAIN-2022-05", "CC-MAIN-2024-22"
 def write_crawl(folder: Path, crawl: str, *captures: tuple[str, str, str]) -> None:
     """Write the CDX index of a crawl and its records.
 
-    Args:
-        folder: of the source.
-        crawl: its name.
-        captures: URL, time, and the target of a redirect, the status of another answer, or ``""`` for a page, whose
-            text is its URL and time.
+    Captures have a URL, a time, and the target of a redirect, the status of another answer, or ``""`` for a page, whose
+    text is its URL and time.
     """
     archived = []
     for number, (url, time, answer) in enumerate(captures):

@@ -18,7 +18,6 @@ from tests.support.footers import write
 from tests.support.mirrors import crawl_of, index_paths, read_footer
 
 KEY, PLAIN, FEW = "url_surtkey", "url", "content_languages"
-
 ROWS = 130
 
 
@@ -122,7 +121,6 @@ OTHER_KINDS: dict[str, tuple[int, bytes]] = {
 
 
 def header_bytes(each: Part, page: int) -> tuple[bytes, bytes]:
-    """A page's header, and its body."""
     start, end = each.located.offsets[page : page + 2]
     reader = Reader(each.data, start)
     reader.struct()

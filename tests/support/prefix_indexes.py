@@ -45,13 +45,7 @@ def prefix(last: bytes, first: bytes) -> bytes:
 
 
 def index_bytes(items: Sequence[Item], size: int, *, repeats: bool = True) -> bytes:
-    """Return the bytes of an index.
-
-    Args:
-        items: in the order of their keys.
-        size: of a block.
-        repeats: whether prefixes of the level above are repeated.
-    """
+    """Return the bytes of an index of items in order; ``repeats``: whether prefixes of the level above are repeated."""
     data = data_blocks(items, size)
     prefixes = [prefix(one[-1][0], other[0][0]) for one, other in pairwise(data)]
     levels: list[list[tuple[int, list[bytes]]]] = []

@@ -29,3 +29,14 @@ def read_only(path: Path) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", "--lazy", path], check=True)
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Become a user who may read what all may read, since root may read all files."""
+    user = os.geteuid()
+    os.seteuid(user or 65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)

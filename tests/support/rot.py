@@ -1,6 +1,5 @@
 """A harvested crawl with flipped bits in its stored data."""
 
-import gzip
 import json
 import shutil
 import sqlite3
@@ -15,16 +14,13 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.manifests import manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
 from catalogue.store.schema import TABLES
 from catalogue.store.stored_file import decode
-from tests.support.crawls import CRAWL, crawl_of, index_path, table
+from tests.support.crawls import ABSENT, CRAWL, crawl_of, index_path, table, write_manifest
 
 FILES = 12
-ABSENT = "cc-index/table/cc-main/warc/crawl=CC-MAIN-2022-33/subset=warc/part-00099-gone.c000.gz.parquet"
-"""A file of the manifest that does not exist."""
 STORE = "footers.sqlite"
 
 
@@ -32,8 +28,7 @@ def write_crawl(folder: Path) -> None:
     """Write files of disjoint keys, each with two row groups and page indexes."""
     keys = [f"com,example{number:02}){path}" for number in range(FILES) for path in ("/", "/a", "/b", "/c")]
     crawl_of(folder, *(table(keys[at : at + 4]) for at in range(0, len(keys), 4)), row_group_size=2)
-    manifest = folder / manifest_path(CRAWL)
-    manifest.write_bytes(gzip.compress(gzip.decompress(manifest.read_bytes()) + f"\n{ABSENT}".encode()))
+    write_manifest(folder, CRAWL, ABSENT)
     listed = [{"id": CRAWL, "name": "", "from": "2022-08-07T00:00:00", "to": "2022-08-20T00:00:00"}]
     (folder / "collinfo.json").write_text(json.dumps(listed))
 
@@ -88,7 +83,6 @@ def flip(data: bytes, bit: int) -> bytes:
 
 
 def flip_value(path: Path, name: str, key: str, random: Random) -> None:
-    """Flip a random bit of a stored value."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         (value,) = connection.execute(f'SELECT value FROM "{name}" WHERE key = ?', [key]).fetchone()  # noqa: S608
         flipped = flip(value, random.randrange(8 * len(value)))

@@ -41,16 +41,7 @@ def second_host(
     target: str = "{root}{{path}}?X-Signature=" + MARK,
     **rules: object,
 ) -> Iterator[SecondHost]:
-    """Serve files at two addresses.
-
-    Args:
-        files: those of the first host.
-        has: whether the host has the file of a path.
-        faults: of responses with files.
-        redirect_faults: of redirects.
-        target: the address of a file.
-        rules: those of ``Host``.
-    """
+    """Serve files at two addresses; ``target`` is the address of a file, ``rules`` are those of ``Host``."""
 
     def is_there(path: str) -> bool:
         return has(path) and (path in files if isinstance(files, Mapping) else (files / path).is_file())

@@ -18,13 +18,9 @@ from tests.support.crawls import CRAWL, crawl_of
 from tests.support.serving import Answer, get, serving
 
 TIME = datetime(2022, 8, 15, 1, 2, 3, tzinfo=UTC)
-
 ARCHIVE = "crawl-data/CC-MAIN-2022-33/hostile.warc.gz"
-
 SCRIPT = b"<html><title>t</title><script>alert(1)</script><p>hello there</p></html>"
-
 GZIPPED = gzip.compress(SCRIPT, mtime=0)
-
 OK = "HTTP/1.1 200 OK\r\n"
 
 

@@ -4,7 +4,7 @@ import json
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from pathlib import Path
 from shutil import copytree
@@ -23,8 +23,6 @@ from tests.support.faults import Fault, Request
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer."""
-
     status: int
     headers: Mapping[str, str]
     """By name in lower case."""
@@ -64,6 +62,14 @@ def serving_harvested(
 
 
 @contextmanager
+def served_from(source: str, data: Path, settings: Settings, folder: Path, **more: Any) -> Iterator[str]:
+    """Serve a copy of a data folder that reads from another source."""
+    reading = replace(settings, source=source, cache=folder / "cache")
+    with serving(Path(copytree(data, folder / "data")), reading, **more) as address:
+        yield address
+
+
+@contextmanager
 def running(service: Service, **options: Any) -> Iterator[str]:
     """Run a server of a service, which is not closed."""
     server = server_of(service, **options)
@@ -78,14 +84,7 @@ def running(service: Service, **options: Any) -> Iterator[str]:
 
 
 def get(address: str, target: str = "/", *, method: str = "GET", **headers: str) -> Answer:
-    """Send a request; redirects are not followed.
-
-    Args:
-        address: of the server.
-        target: path and query string, sent unchanged.
-        method: of the request.
-        headers: by name, with ``_`` for ``-``.
-    """
+    """Send a request with an unchanged target, and ``_`` for ``-`` in headers; redirects are not followed."""
     connection = HTTPConnection(urlsplit(address).netloc, timeout=60)
     try:
         connection.request(method, target, headers={name.replace("_", "-"): text for name, text in headers.items()})

@@ -54,7 +54,6 @@ def taught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.Tem
 
 @pytest.fixture(scope="module")
 def exported(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its snapshot."""
     return _filled(untaught_data, settings, tmp_path_factory) / "snapshot"
 
 
@@ -84,7 +83,6 @@ def indexes_in(values: dict[str, dict[str, bytes]]) -> dict[str, Indexes]:
 
 
 def files_of(place: Path) -> dict[str, SnapshotFile]:
-    """Return the files of a snapshot by crawl, newest first."""
     return unpack_manifest((place / MANIFEST).read_bytes(), str(place))
 
 
@@ -96,23 +94,15 @@ def write_rows(path: Path, rows: Iterable[Entry]) -> None:
     path.write_bytes(b"".join(row.pack() for row in rows))
 
 
-def change_manifest(place: Path, of: str, **fields: object) -> None:
-    manifest = json.loads((place / MANIFEST).read_bytes())
-    next(file for file in manifest["files"] if file["crawl"] == of).update(fields)
-    (place / MANIFEST).write_text(json.dumps(manifest))
-
-
 def replace_file(place: Path, change: Callable[[Path], object], crawl: str | None = None) -> None:
     """Change a crawl's file, by default that of the newest, with a manifest that fits."""
     file = files_of(place)[crawl or next(iter(files_of(place)))]
-    path = place / file.name
-    change(path)
-    data = path.read_bytes()
-    change_manifest(place, file.crawl, size=len(data), sha256=hashlib.sha256(data).hexdigest())
-
-
-def is_manifest(row: Entry) -> bool:
-    return row.key.startswith("crawl-data/")
+    change(place / file.name)
+    data = (place / file.name).read_bytes()
+    manifest = json.loads((place / MANIFEST).read_bytes())
+    found = next(each for each in manifest["files"] if each["crawl"] == file.crawl)
+    found.update(size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    (place / MANIFEST).write_text(json.dumps(manifest))
 
 
 def replace_rows(
@@ -121,7 +111,9 @@ def replace_rows(
     """Change the rows of index files, or of the manifest, in a crawl's file."""
 
     def changed(path: Path) -> None:
-        write_rows(path, [change(row) if is_manifest(row) == manifests else row for row in read_rows(path)])
+        write_rows(
+            path, [change(row) if row.key.startswith("crawl-data/") == manifests else row for row in read_rows(path)]
+        )
 
     replace_file(place, changed, crawl)
 

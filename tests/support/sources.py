@@ -35,57 +35,35 @@ OTHER = random.Random(2).randbytes(300_000)
 FILES = {PATH: DATA, "other.parquet": OTHER}
 AGENT = "commoncrawl-catalogue/1 (me@example.org)"
 BUCKET = "a-bucket"
-
 SUFFIX = SuffixRange(5000)
 BOUNDED = ByteRange(1000, 6000)
 RANGES: dict[str, ByteRange | SuffixRange] = {"suffix": SUFFIX, "bounded": BOUNDED}
 BODIES: dict[ByteRange | SuffixRange, bytes] = {SUFFIX: DATA[-5000:], BOUNDED: DATA[1000:6000]}
-
 SHORT_TIMEOUTS = Timeouts(connect=10.0, silence=2.0, total=3.0)
 """Short for slow faults, but long enough for correct responses on a busy machine."""
 
-ERRORS: dict[Kind, type[Exception] | None] = {
-    Kind.CUT_FIN: Unreachable,
-    Kind.CUT_RST: Unreachable,
-    Kind.DISCONNECT: Unreachable,
-    Kind.SILENT: Unreachable,
-    Kind.DRIP_BODY: Unreachable,
-    Kind.DRIP_HEADERS: Unreachable,
-    Kind.CLOSE_DELIMITED: WrongLength,
-    Kind.CHUNKED_CUT: Unreachable,
-    Kind.LONG_BODY: WrongLength,
-    Kind.ENDLESS: WrongLength,
-    Kind.GZIP_BOMB: WrongRange,
-    Kind.HUGE_HEADER: Unreachable,
-    Kind.MANY_HEADERS: Unreachable,
-    Kind.WHOLE_FILE: RangeIgnored,
-    Kind.WRONG_CONTENT_RANGE: WrongRange,
-    Kind.OTHER_RANGE: WrongRange,
-    Kind.SHORT_RANGE: WrongRange,
-    Kind.NO_CONTENT_RANGE: WrongRange,
-    Kind.MALFORMED_CONTENT_RANGE: WrongRange,
-    Kind.MULTIPART: WrongRange,
-    Kind.HTML_200: UnexpectedHtml,
-    Kind.HTML_206: UnexpectedHtml,
-    Kind.XML_IN_200: Throttled,
-    Kind.FLIPPED_BIT: None,  # not detectable
-    Kind.OTHER_OBJECT: None,  # detectable only with a pin
-    Kind.EMPTY: NotParquet,  # for a suffix; a bounded range shows that the file has shrunk
-    Kind.CHANGED_ETAG: None,
-    Kind.WEAK_ETAG: None,
-    Kind.NO_ETAG: None,
-    Kind.SLOW_DOWN: Throttled,
-    Kind.RETRY_AFTER: Throttled,
-    Kind.TOO_MANY: Throttled,
-    Kind.QUOTA: Throttled,
-    Kind.BLOCKED: Blocked,
-    Kind.DENIED: Forbidden,
-    Kind.NOT_FOUND: NotFound,
-    Kind.UNSATISFIABLE: Forbidden,
-    Kind.SERVER_ERROR: Unreachable,
-    Kind.REDIRECT_HERE: Redirected,
-    Kind.REDIRECT_AWAY: Redirected,
+_BY_ERROR: dict[type[Exception] | None, list[Kind]] = {
+    Unreachable: [
+        *(Kind.CUT_FIN, Kind.CUT_RST, Kind.DISCONNECT, Kind.SILENT, Kind.DRIP_BODY, Kind.DRIP_HEADERS),
+        *(Kind.CHUNKED_CUT, Kind.HUGE_HEADER, Kind.MANY_HEADERS, Kind.SERVER_ERROR),
+    ],
+    WrongLength: [Kind.CLOSE_DELIMITED, Kind.LONG_BODY, Kind.ENDLESS],
+    WrongRange: [
+        *(Kind.GZIP_BOMB, Kind.WRONG_CONTENT_RANGE, Kind.OTHER_RANGE, Kind.SHORT_RANGE, Kind.NO_CONTENT_RANGE),
+        *(Kind.MALFORMED_CONTENT_RANGE, Kind.MULTIPART),
+    ],
+    RangeIgnored: [Kind.WHOLE_FILE],
+    UnexpectedHtml: [Kind.HTML_200, Kind.HTML_206],
+    Throttled: [Kind.XML_IN_200, Kind.SLOW_DOWN, Kind.RETRY_AFTER, Kind.TOO_MANY, Kind.QUOTA],
+    # The first cannot be detected, the second only with a pin.
+    None: [Kind.FLIPPED_BIT, Kind.OTHER_OBJECT, Kind.CHANGED_ETAG, Kind.WEAK_ETAG, Kind.NO_ETAG],
+    NotParquet: [Kind.EMPTY],  # for a suffix; a bounded range shows that the file has shrunk
+    Blocked: [Kind.BLOCKED],
+    Forbidden: [Kind.DENIED, Kind.UNSATISFIABLE],
+    NotFound: [Kind.NOT_FOUND],
+    Redirected: [Kind.REDIRECT_HERE, Kind.REDIRECT_AWAY],
 }
+ERRORS = {kind: error for error, kinds in _BY_ERROR.items() for kind in kinds}
 """The error of each kind for a request without a pin; None if bytes are returned."""
 
 TEMPORARY = [
@@ -166,7 +144,6 @@ class Served:
                 yield self
 
     def script(self, *faults: Fault | None) -> None:
-        """Choose the faults of the next requests."""
         self.server.settle()
         self.server.reset()
         self._faults.clear()

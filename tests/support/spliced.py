@@ -55,7 +55,6 @@ def whole(data: bytes, chunk: ColumnChunk, num_rows: int) -> ChunkPages:
 
 
 def spliced(data: bytes, footer: Footer, chunk: ColumnChunk, num_rows: int) -> bytes:
-    """A chunk read whole."""
     file: bytes = splice([whole(data, chunk, num_rows)], created_by=footer.created_by).to_pybytes()
     return file
 

@@ -51,7 +51,6 @@ def empty_store(path: Path) -> Iterator[Store]:
 
 @contextmanager
 def raw(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the SQLite file directly."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         yield connection
 

@@ -72,13 +72,7 @@ class SyntheticCrawl:
 
 
 def write_synthetic_crawl(folder: Path, rows: int, seed: int) -> SyntheticCrawl:
-    """Write a crawl; the same rows and seed make the same one.
-
-    Args:
-        folder: an empty folder.
-        rows: captures of all subsets.
-        seed: of all random choices.
-    """
+    """Write a crawl into an empty folder; the same number of rows and seed make the same one."""
     maker = SyntheticRows(rows, rows // _FREQUENT_SHARE, seed)
     parts = min(_PARTS, rows // _FEWEST_ROWS)
     with ThreadPoolExecutor() as executor:
@@ -100,7 +94,6 @@ def write_synthetic_crawl(folder: Path, rows: int, seed: int) -> SyntheticCrawl:
 
 
 def _parquet_files(folder: Path, rows: pa.Table, seed: int) -> Iterator[tuple[Path, pa.Table]]:
-    """Yield the path and rows of each Parquet file."""
     job = UUID(int=seed + 1)
     for subset, count in _FILES.items():
         inside = rows.filter(pc.equal(rows.column("subset"), subset)).drop_columns(["subset"])

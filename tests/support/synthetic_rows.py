@@ -26,7 +26,6 @@ FREQUENT_URL = "https://frequent-synthetic.net/status?page=1"
 """A URL with very many captures."""
 TRAPS = ("~", "|", "}", '"', "'", "\\", "%ff", "%c3%a9", "%e2%82%ac")
 """Characters and escapes of keys that are rare in real ones."""
-
 _SHARES = (0.76, 0.21, 0.03)
 """Of ``SUBSETS`` among the rows."""
 _ROWS_A_SITE = 40
@@ -37,7 +36,6 @@ _HEADS, _TAILS, _TIMES = 8_000, 30_000, 100_000
 _SEGMENTS, _ARCHIVES = 100, 20
 _START = datetime(2022, 8, 7, 12, 0, 0, tzinfo=UTC)
 _TLDS = {"com": 52, "org": 14, "net": 8, "de": 10, "co.uk": 6, "is": 1, "museum": 1, "cz": 6, "xn--p1ai": 1, "ee": 1}
-
 _Codes = NDArray[np.int64]
 
 
@@ -117,13 +115,7 @@ class SyntheticRows:
     """Makes rows in parts of neighbouring sites, in the order of their keys."""
 
     def __init__(self, rows: int, frequent: int, seed: int) -> None:
-        """Choose sites and the parts of URLs.
-
-        Args:
-            rows: number of all rows.
-            frequent: how many of them are captures of ``FREQUENT_URL``.
-            seed: of all random choices.
-        """
+        """Choose sites and the parts of URLs; ``frequent`` rows are captures of ``FREQUENT_URL``."""
         random, numbers = Random(f"synthetic {seed}"), np.random.default_rng(seed)
         self._seed = seed
         self._frequent = frequent
@@ -252,9 +244,6 @@ def check_keys(rows: pa.Table, count: int, seed: int) -> None:
         assert url_surtkey(url) == key, url
 
 
-# ---- parts of URLs ----
-
-
 _FREQUENT_SITE = url_surtkey(FREQUENT_URL).partition("/")[0]
 
 
@@ -321,9 +310,6 @@ def _parts(urls: Sequence[str], before: str, key_before: str) -> _Texts:
     return _texts(urls, [key.removeprefix(key_before) for key in keys])
 
 
-# ---- values ----
-
-
 def _pick(values: pa.Array, places: _Codes) -> pa.Array:
     return values.take(pa.array(places))
 
@@ -347,7 +333,6 @@ def _segment(number: int) -> str:
 
 
 def _archives() -> list[str]:
-    """Return the archives of each subset and segment."""
     return [
         f"crawl-data/{CRAWL}/segments/{_segment(segment)}/{subset}/CC-MAIN-20220807{segment:06}-{archive:05}.warc.gz"
         for subset in SUBSETS

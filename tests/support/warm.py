@@ -37,7 +37,6 @@ OF_COMMANDS = {
     "serve": "catalogue.server",
 }
 """Packages and modules that only one command needs, and that take long to import."""
-
 ROOT = Path(__file__).parents[2]
 _LAST = 2.0
 """Seconds without a connection after which the process ends."""
@@ -60,15 +59,9 @@ class Forked:
     ) -> None:
         """Start a command.
 
-        Args:
-            words: its arguments.
-            environment: the complete environment.
-            folder: the current folder.
-            in_one: one stream for output and errors.
-            terminal: an open terminal for output and errors, instead of pipes.
-            keyboard: the terminal is the standard input, too.
-            given: the standard input; or the end of a pipe for it, which is closed here.
-            preload: a library for LD_PRELOAD.
+        ``in_one`` gives it one stream for output and errors, ``terminal`` an open terminal for both, which ``keyboard``
+        makes the standard input, too. ``given`` is the standard input, or the end of a pipe for it, which is closed
+        here; ``preload`` is a library for LD_PRELOAD.
         """
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         self._status, status_end = socket.socketpair()
@@ -105,13 +98,11 @@ class Forked:
         self._close()
 
     def poll(self) -> int | None:
-        """Return the exit status; None while it runs."""
         if self.returncode is None and select.select([self._status], [], [], 0)[0]:
             self.returncode = self._number()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end; return the exit status."""
         if self.returncode is None and not select.select([self._status], [], [], timeout)[0]:
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         status = self.poll()
@@ -131,7 +122,6 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, timeout: float = 90) -> tuple[bytes, bytes]:
-        """Wait for the end; return everything that it wrote."""
         with ThreadPoolExecutor(2) as executor:
             streams = [executor.submit(stream.read) for stream in (self.stdout, self.stderr)]
             try:
@@ -179,9 +169,6 @@ def _start(listener: socket.socket, preload: str) -> None:
         pass_fds=[listener.fileno()],
     )
     atexit.register(process.wait)  # called after the connection is closed
-
-
-# ---- in the process that forks ----
 
 
 def main(listener: socket.socket) -> None:
@@ -267,7 +254,6 @@ def _fork() -> int:
 
 
 def _report(reports: dict[int, int]) -> None:
-    """Report the commands that have ended."""
     while reports:
         number, status = os.waitpid(-1, os.WNOHANG)
         if not number:

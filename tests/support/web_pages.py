@@ -112,13 +112,11 @@ def rows(root: Node) -> list[list[str]]:
 
 
 def chosen_crawl(root: Node) -> str:
-    """Return the selected crawl."""
     (option,) = (each for each in root.one(id="crawl").all("option") if "selected" in each.attrs)
     return option.attrs["value"]
 
 
 def terms(root: Node, kind: str) -> dict[str, str]:
-    """Return a list of terms."""
     return {row.one("dt").text: row.one("dd").text for row in root.one("dl", class_=kind).all("div")}
 
 
