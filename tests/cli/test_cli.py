@@ -132,9 +132,10 @@ def test_missing_crawls_are_named_with_the_command(command: Command, crawl: str)
         ["sample", "-n1"],
         ["plan", *columnar],
     ):
-        declared = sentence(command(*words, "--crawl", crawl))
+        ran = command(*words, "--crawl", f"{crawl}..{crawl}")
         option = "" if words[0] == "plan" else "add --harvest, or "
-        assert declared.endswith(f"{crawl} is not harvested yet; {option}run: catalogue harvest --crawl {crawl}")
+        assert sentence(ran).endswith(f"{crawl} is not harvested yet; {option}run: catalogue harvest --crawl {crawl}")
+        assert ran.status == 2
 
 
 def test_failing_source_exits_with_75(asking: Command, mirror: Path, tmp_path: Path) -> None:
