@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from catalogue import Catalogue
+from catalogue.errors import TooExpensive
 from catalogue.join.join import JoinQuery, join
 from catalogue.join.joined import Joined, JoinEstimate
 from catalogue.join.slices import Sizes
@@ -118,20 +119,9 @@ def run(  # noqa: PLR0913 - those of a join
     return join(cat.session, asked, list(texts), output, agree=agree, budget=budget, report=report, sizes=sizes)
 
 
-@pytest.fixture(scope="module")
-def crawls(both: Catalogue) -> list[str]:
-    return sorted({*both.session.metadata().crawls}.intersection(both.session.block_lists.stored))
-
-
-@pytest.fixture(scope="module")
-def oracle(rows: pa.Table, crawls: list[str]) -> Oracle:
-    return Oracle(rows, crawls)
-
-
-@pytest.fixture(scope="module")
-def some(rows: pa.Table, crawls: list[str]) -> Oracle:
-    """Of two crawls, which are smaller."""
-    return Oracle(rows, crawls[-2:])
+def refuse(_: object) -> None:
+    """Refuse the cost of a join."""
+    raise TooExpensive("no")
 
 
 def texts_of(oracle: Oracle, count: int, seed: int) -> list[str]:

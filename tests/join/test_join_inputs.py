@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue import Catalogue, url_surtkey
-from catalogue.errors import QueryError, TooExpensive
+from catalogue.errors import QueryError
+from tests.join.test_join import refuse
 from tests.support.amounts import in_part
 from tests.support.commands import Command, ended
 from tests.support.warm import Forked
@@ -215,10 +216,6 @@ def test_refused_join_leaves_nothing(both: Catalogue, crawl: str, output: str, t
     (tmp_path / "urls.txt").write_bytes(text(*URLS, "no url"))
     (tmp_path / "there").mkdir()
     before = {*tmp_path.rglob("*")}
-
-    def refuse(_: object) -> None:
-        raise TooExpensive("over budget")
-
     refused: list[dict[str, Any]] = [{"agree": refuse}, {"on": "url"}, {"columns": ["none"], "index": "cdx"}]
     for options in refused:
         with pytest.raises(QueryError):

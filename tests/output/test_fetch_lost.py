@@ -275,16 +275,17 @@ def test_reads_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tupl
         assert set(found.schema.names) == set(CAPTURE_COLUMNS)
 
 
-@pytest.mark.parametrize("text", [b"https://example.com/\n", b"a,b\n1,2\n"])
-def test_rejects_files_that_are_not_lists_of_captures(tmp_path: Path, text: bytes) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"https://example.com/\n", "nor a header with columns"),
+        (b"a,b\n1,2\n", "nor a header with columns"),
+        (b'\n{"offset": 5}\n\ncom,example)/ 20220101000000 {"url": "cut', "line 4 is not JSON: Unterminated"),
+    ],
+)
+def test_rejects_files_that_are_not_lists_of_captures(tmp_path: Path, text: bytes, message: str) -> None:
     (tmp_path / "list").write_bytes(text)
-    with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match="nor a header with columns"):
-        captures_in(file)
-
-
-def test_names_the_line_that_is_not_json(tmp_path: Path) -> None:
-    (tmp_path / "list").write_bytes(b'\n{"offset": 5}\n\ncom,example)/ 20220101000000 {"url": "cut')
-    with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match="line 4 is not JSON: Unterminated"):
+    with (tmp_path / "list").open("rb") as file, pytest.raises(QueryError, match=message):
         captures_in(file)
 
 

@@ -68,12 +68,6 @@ def test_detected_types_have_priority(documents: Documents, declared: str) -> No
 
 
 def test_long_prologs_take_linear_time() -> None:
-    for body in (
-        b"<!--" * 100_000,
-        b"<?x " * 100_000,
-        b"<!doctype [" * 100_000,
-        b"<!-- -->" * 100_000,
-        b" " * 1_000_000,
-    ):
+    for body in (100_000 * part for part in (b"<!--", b"<?x ", b"<!doctype [", b"<!-- -->", b" " * 10)):
         assert record_of(b"<?xml " + body, "").mime == "application/xml"
         assert record_of(body, "text/xml").mime == "text/xml"
