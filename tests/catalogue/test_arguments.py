@@ -1,4 +1,4 @@
-"""Arguments of Python: short forms, and errors that name arguments instead of options; invalid options of commands."""
+"""Arguments of Python: short forms, and errors that name arguments instead of options."""
 
 import re
 
@@ -6,7 +6,6 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.errors import QueryError, UncoveredColumns
-from tests.support.commands import Command
 
 
 @pytest.mark.parametrize(
@@ -54,40 +53,3 @@ def test_says_whether_a_limit_was_reached(harvested: Catalogue, crawl: str) -> N
         found = harvested.captures("example.com/*", crawls=crawl, limit=limit)
         assert len(found.to_arrow()) == min(limit, count)
         assert found.more is more
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["get", "*.example.com"], "is not the URL of one page; captures of many: catalogue query"),
-        (["get", "example.com", "--text", "--links"], "--text and --links exclude each other"),
-        (["get", "example.com", "--main-content"], "--main-content needs --text or --markdown"),
-        (["get", "example.com", "--json", "--record"], "--json and --record exclude each other"),
-        (["get", "example.com", "--at", "yesterday"], "invalid time 'yesterday'"),
-        (["get", "example.com", "--receipt", "r"], "--receipt needs one output file"),
-        (["query", "example.com", "--receipt", "r"], "--receipt needs one output file"),
-        (["query", "example.com", "--receipt", "r.csv", "-o", "r.csv"], "need different files"),
-        (["verify", "missing"], "missing cannot be read"),
-        (["site", "a*"], "'a*' is not a site; use a host, such as example.com"),
-        (["site", "example.com", "--crawl", "all"], "a report needs one crawl"),
-        (["site", "https://"], "is not a site"),
-        (["sample", "-n", "0"], "-n"),
-        (["sample", "-n", "5", "--fetch", "warc"], "no output; add one, such as -o"),
-        (
-            ["sample", "-n", "5", "--fetch", "warc", "--format", "csv", "-o", "x.warc.gz"],
-            "leave out --format or --fetch",
-        ),
-        (["sample", "-n", "5", "--fetch", "text", "-o", "x.warc.gz"], "ends in .jsonl"),
-        (["sample", "-n", "5", "-o", "x.unknown"], "add --format"),
-        (["sample", "-n", "5", "--json"], "use --format jsonl"),
-        (["sample", "-n", "5", "--max-size", "1MB"], "need --fetch"),
-        (["sample", "-n", "5", "--max", "2"], "--max needs --per"),
-        (["sample", "-n", "5", "--fetch", "warc", "--main-content", "-o", "x.warc.gz"], "warc has no texts"),
-        (["sample", "-n", "5", "--urls-file", "/dev/null"], "a query needs a pattern"),
-        (["sample", "-n", "500", "--max-requests", "0"], "narrow the query, or add --yes"),
-    ],
-)
-def test_commands_reject_invalid_options(asking: Command, words: list[str], message: str) -> None:
-    ran = asking(*words)
-    assert (ran.status, ran.out) == (2, "")
-    assert message in ran.err

@@ -75,7 +75,9 @@ SPACES = {
     "HTTP://R.example/Up": "http://r.example/Up",
 }
 Captures = tuple[tuple[str, str, str], ...]
-CHOICES: dict[str, tuple[Captures, Captures, list[tuple[str, str | None, str, str, bool]]]] = {
+Choice = tuple[Captures, Captures, list[tuple[str, str | None, str, str, bool]]]
+"""Captures of an old and of a newer crawl; URL and time of each question; URL, time and exactness of its page."""
+CHOICES: dict[str, Choice] = {
     "the nearest time of the requested URL": (
         tuple((url, time[:-1] + end, "") for url, end in ((WWW2, "0"), (WWW, "1")) for time in TIMES),
         (),
@@ -118,13 +120,14 @@ CHOICES: dict[str, tuple[Captures, Captures, list[tuple[str, str | None, str, st
         ((THERE, LATER, ""),),
         [(START, None, THERE, TIMES[1], True)],
     ),
-} | {
-    f"redirect to {location!r}": (
-        (("https://r.example/", TIMES[0], location), (target, TIMES[1], "")),
-        (),
-        [("https://r.example/", None, target, TIMES[1], True)],
-    )
-    for location, target in SPACES.items()
+    **{
+        f"redirect to {location!r}": (
+            (("https://r.example/", TIMES[0], location), (target, TIMES[1], "")),
+            (),
+            [("https://r.example/", None, target, TIMES[1], True)],
+        )
+        for location, target in SPACES.items()
+    },
 }
 
 

@@ -176,36 +176,6 @@ def test_continues_after_a_kill_before_the_ledger_entry(
     assert (ran.status, stored_crawls(harvested.session)[0] in ran.err) == (0, True)
 
 
-@in_part(3)
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (["*.is", "-o", "stored/"], "the captures of another query"),
-        (["*.org", "-o", "stored/", "--status", "200"], "the captures of another query"),
-        (["*.org", "-o", "stored/", "--columns", "url"], "the captures of another query"),
-        (["*.org", "-o", "stored/", "--format", "csv"], "the captures of another query"),
-        (["*.org", "-o", "other"], "contains other files"),
-        (["*.org", "-o", "no/such/"], "there is no folder"),
-        (["*.org", "-o", "new/", "--limit", "3"], "leave out --limit"),
-        (["*.org", "-o", "new/", "--format", "table"], "--format table cannot be written to a file"),
-        (["*.org", "-o", "new/", "--count"], "leave out --format and -o"),
-        (["*.org", "--by", "crawl"], "--by needs --count"),
-        (["*.org", "--count", "--by", "crawl", "--limit", "1"], "without a limit"),
-        (["*.org", "-o", "spoilt/"], "cannot be read"),
-    ],
-)
-def test_rejects_unusable_folders(asking: Command, stored: Path, tmp_path: Path, words: list[str], what: str) -> None:
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "file").touch()
-    (tmp_path / "spoilt").mkdir()
-    (tmp_path / "spoilt" / "answer.json").write_text("{")
-    copytree(stored, tmp_path / "stored")
-    ran = asking("query", *words)
-    assert (ran.status, ran.err.count("\n")) == (2, 1)
-    assert what in ran.err
-    assert not (tmp_path / "new").exists()
-
-
 @in_part(2)
 @pytest.mark.parametrize(
     "question",

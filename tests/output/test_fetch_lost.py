@@ -289,42 +289,6 @@ def test_rejects_files_that_are_not_lists_of_captures(tmp_path: Path, text: byte
         captures_in(file)
 
 
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        ([], "either patterns or --captures"),
-        (["*.com", "--captures", "rows.jsonl"], "either patterns or --captures"),
-        (
-            ["--captures", "rows.jsonl", "--limit", "0", "--status", "200", "--crawl", "latest", "--latest"],
-            "leave out --crawl, --status, --limit, --latest\n",
-        ),
-        (["*.com", "-o", "a.warc.gz", "--main-content"], "warc has no texts"),
-        (["*.com", "-o", "a", "--format", "payload", "--main-content"], "payload has no texts"),
-        (["*.com"], "no output; add one"),
-        (["*.com", "-o", "a.warc.gz", "--columns", "url"], "leave out --columns"),
-        (["*.com", "-o", "a.zip"], "use an ending: .warc.gz"),
-        (["*.com", "-o", "a.jsonl", "--format", "parquet"], "ends in .parquet"),
-        (["*.com", "-o", "a.parquet", "--format", "payload"], "payloads are written to a folder"),
-        (["*.com", "-o", "a", "--format", "payload", "--max-size", "1GB"], "leave out --max-size"),
-        (["*.com", "-o", "a.warc.gz", "--max-size", "0"], "must not be 0"),
-        (["*.com", "-o", "a.zip", "--format", "warc"], "ends in .warc.gz"),
-        (["*.com", "-o", "a.warc.gz", "--format", "text"], "ends in .jsonl"),
-        (["*.com", "-o", "no/a.warc.gz"], "there is no folder no"),
-        (["--captures", "rows.jsonl", "-o", "a.warc.gz"], "contains no captures"),
-        (["*.example.com", "-o", "a.warc.gz", "--max-requests", "0"], "add --yes"),
-        (["*.example.com", "-o", "other.warc.gz", "--max-size", "1GB", "--yes"], "is of another output"),
-    ],
-)
-def test_command_rejects_invalid_options(asking: Command, tmp_path: Path, words: list[str], what: str) -> None:
-    (tmp_path / "rows.jsonl").write_text("{no json")
-    if "other.warc.gz" in words:
-        Ledger(tmp_path / "other.warc.gz.ledger", {"form": "warc", "most": None}).close()
-    ran = asking("fetch", *words)
-    assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err
-    assert what in ran.err
-    assert not list(tmp_path.glob("a.*"))
-
-
 def test_fetches_nothing_that_is_complete(asking: Command, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     words = ["fetch", "--captures", "rows.parquet", "-o", "a.warc.gz"]

@@ -19,9 +19,9 @@ from tests.support.archives import BODY, HEAD, TIME, URL, arc, capture, digest, 
 from tests.support.mirrors import whole_table
 
 
-def packed(*body: bytes, **fields: str) -> bytes:
+def packed(body: bytes = BODY, **fields: Any) -> bytes:
     """Return a gzip member with a record."""
-    return gzip.compress(warc(*body, **fields))
+    return gzip.compress(warc(body, **fields))
 
 
 SHARE = 3 if COMPLETE else 20
