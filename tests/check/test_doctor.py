@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
@@ -25,7 +24,6 @@ from tests.support import canaries
 from tests.support.commands import Command
 from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, seeded
 from tests.support.miniatures import OLD
-from tests.support.sources import Arrivals
 
 ROOT = Path(__file__).parents[2]
 MAX_REQUESTS = 10
@@ -203,17 +201,6 @@ def test_reports_the_package_of_the_same_name(command: Command) -> None:
     libraries = os.pathsep.join([str(ROOT), str(command.home / "libraries")])
     ran = command.again("doctor", "--source", str(command.home), PYTHONPATH=libraries)
     assert "catalogue 2.0.10 of spaCy is here, too" in ran.out
-
-
-def test_ctrl_c(command: Command) -> None:
-    arrivals = Arrivals()
-    with (
-        FaultServer({"collinfo.json": b"[]"}, script=arrivals) as server,
-        Command(command.data, server.url, command.home).start("doctor") as process,
-    ):
-        arrivals.wait(1)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
 
 
 @pytest.mark.parametrize(

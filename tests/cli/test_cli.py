@@ -319,12 +319,15 @@ def test_writes_to_device_files(asking: Command, tmp_path: Path) -> None:
         (["query", "example.com", "--no-cache", "-o", "found/"], "the same command continues it"),
     ],
 )
-def test_sigterm_exits_with_143(asking: Command, mirror: Path, words: list[str], says: str) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_during_a_request_end_commands(
+    asking: Command, mirror: Path, words: list[str], says: str, number: int, status: int
+) -> None:
     arrivals = Arrivals()
     with FaultServer(mirror, script=arrivals) as server, replace(asking, source=server.url).start(*words) as process:
         arrivals.wait(1)
-        process.terminate()
-        assert process.wait(30) == 143
+        process.send_signal(number)
+        assert process.wait(30) == status
         assert process.stderr.read().decode().splitlines()[-1].endswith(says)
 
 

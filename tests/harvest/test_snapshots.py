@@ -22,7 +22,7 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.manifests import index_file
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, QueryError, StoreDamaged, StoreLocked, UnknownCrawl
-from catalogue.harvest.snapshot import MANIFEST, pack_manifest
+from catalogue.harvest.snapshot import MANIFEST
 from catalogue.parquet.page_index import Indexes
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
@@ -250,12 +250,6 @@ def test_files_have_the_documented_form(taught: Catalogue, exported: Path) -> No
         assert len(keys) == 1 + file.footers
         found.update(keys)
     assert found >= stored["files"].keys()
-
-
-def test_pull_refuses_snapshots_without_crawls(empty: Catalogue, tmp_path: Path) -> None:
-    (tmp_path / MANIFEST).write_bytes(pack_manifest([]))
-    with pytest.raises(BadSnapshot, match="has no crawls yet; if it is being exported, wait"):
-        empty.pull(str(tmp_path))
 
 
 def test_export_keeps_other_files(taught: Catalogue, tmp_path: Path) -> None:

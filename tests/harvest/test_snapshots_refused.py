@@ -93,13 +93,19 @@ def test_refuses_invalid_manifests(exported: Path, change: Callable[[Fields], ob
         unpack_manifest(json.dumps(manifest).encode(), "place")
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff", b"7"])
-def test_refuses_what_is_not_a_snapshot(empty: Catalogue, tmp_path: Path, data: bytes) -> None:
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (None, "there is no snapshot at"),
+        *((data, r"snapshot\.json: ") for data in (b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff", b"7")),
+        (pack_manifest([]), "has no crawls yet; if it is being exported, wait"),
+    ],
+)
+def test_refuses_what_is_not_a_snapshot(empty: Catalogue, tmp_path: Path, data: bytes | None, message: str) -> None:
     (tmp_path / "other").mkdir()
-    with pytest.raises(BadSnapshot, match="there is no snapshot at"):
-        empty.pull(str(tmp_path / "other"))
-    (tmp_path / "other" / MANIFEST).write_bytes(data)
-    with pytest.raises(BadSnapshot, match=r"cannot be used: snapshot\.json: "):
+    if data is not None:
+        (tmp_path / "other" / MANIFEST).write_bytes(data)
+    with pytest.raises(BadSnapshot, match=message):
         empty.pull(str(tmp_path / "other"))
     assert not empty.session.store_path.exists()
 
