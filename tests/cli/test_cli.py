@@ -158,6 +158,10 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("query '*.org' --by crawl", "--by needs --count"),
         ("query '*.org' --count --by crawl --limit 1", "without a limit"),
         ("query '*.org' -o spoilt/", "cannot be read"),
+        ("doctor --crawl 2022-05", "is not the name of a crawl"),
+        ("doctor --crawl CC-MAIN-2099-01", "; the newest is CC-MAIN-"),
+        ("doctor --table hosts", "leave out --table"),
+        ("backfill --budget much", "use 500MB or 2GB"),
         ("frobnicate", "No such command"),
         ("download example.com", "Did you mean 'fetch'?"),
         ("qurey example.com", "No such command 'qurey'. Did you mean 'query'?"),
@@ -184,7 +188,7 @@ def test_invalid_use_is_one_sentence_and_a_status(asking: Command, occupied: set
 
 
 def test_query_before_harvest_names_the_command(command: Command) -> None:
-    for words in (["status"], ["query", "example.com"], ["plan", "example.com"], ["sql", "from crawls"]):
+    for words in (["status"], ["query", "example.com"], ["plan", "example.com"], ["sql", "from crawls"], ["backfill"]):
         ran = command(*words)
         assert ran.status != 0
         assert "run: catalogue harvest --crawl" in sentence(ran)
