@@ -100,6 +100,7 @@ def test_refuses_invalid_manifests(exported: Path, change: Callable[[Fields], ob
         *((data, r"snapshot\.json: ") for data in (b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff", b"7")),
         (pack_manifest([]), "has no crawls yet; if it is being exported, wait"),
     ],
+    ids=["missing", "empty", "half", "list", "null", "deep", "not UTF-8", "number", "without crawls"],
 )
 def test_refuses_what_is_not_a_snapshot(empty: Catalogue, tmp_path: Path, data: bytes | None, message: str) -> None:
     (tmp_path / "other").mkdir()

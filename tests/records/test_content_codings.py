@@ -132,7 +132,11 @@ DECODED: list[tuple[bytes, list[tuple[str, str]], bytes]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "lines", "payload"), DECODED)
+@pytest.mark.parametrize(
+    ("body", "lines", "payload"),
+    DECODED,
+    ids=[f"{number} {' '.join(value for _, value in lines)}" for number, (_, lines, _) in enumerate(DECODED)],
+)
 def test_decodes_bodies(body: bytes, lines: list[tuple[str, str]], payload: bytes) -> None:
     assert decoded(body, *lines) == payload
 
