@@ -45,9 +45,7 @@ def test_formats_values_as_json() -> None:
         ("url", ["URLS"], "URLS"),
         ("charset", ["url", "content_charset"], "content_charset"),
         ("x", ["xyz"], None),
-        ("z" * 10_000_000, ["xyz"] * 100, None),  # only its start is read
     ],
-    ids=["case", "part", "too short", "long"],
 )
 def test_closest_name(typed: str, names: list[str], found: str | None) -> None:
     assert closest_name(typed, names) == found

@@ -103,6 +103,7 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("sql 'select $a' --param a", "write NAME=VALUE"),
         ("sql 'select $a' --param a=1 --param a=2", "invalid or repeated --param 'a=2'"),
         ("get '*.example.com'", "is not the URL of one page; captures of many: catalogue query"),
+        ("get 'example.com/*'", "is not the URL of one page; captures of many: catalogue query"),
         ("get example.com --text --links", "--text and --links exclude each other"),
         ("get example.com --main-content", "--main-content needs --text or --markdown"),
         ("get example.com --json --record", "--json and --record exclude each other"),
