@@ -43,7 +43,8 @@ def stored(harvested_data: Path, mirror: Path, tmp_path_factory: pytest.TempPath
 def occupied(stored: Path, tmp_path: Path) -> set[str]:
     """Write outputs and lists that invalid commands name; return their names."""
     copytree(stored, tmp_path / "stored")
-    for name, text in (("other/file", ""), ("spoilt/answer.json", "{"), ("rows.jsonl", "{no json")):
+    files = {"other/file": "", "spoilt/answer.json": "{", "rows.jsonl": "{no json", "urls.csv": "link,n\na.com/,1\n"}
+    for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     Ledger(tmp_path / "other.warc.gz.ledger", {"form": "warc", "most": None}).close()
@@ -159,6 +160,15 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("query '*.org' --by crawl", "--by needs --count"),
         ("query '*.org' --count --by crawl --limit 1", "without a limit"),
         ("query '*.org' -o spoilt/", "cannot be read"),
+        ("sql 'select count(*) from cc.captures'", "run: catalogue export ducklake"),
+        ("export iceberg table --location somewhere", "'somewhere'; use one such as s3a://commoncrawl/"),
+        ("export iceberg table --location 's3a://commoncrawl/?x=1'", "without query or credentials"),
+        ("join urls.csv --crawl latest -o urls.csv", "a join writes Parquet"),
+        ("join urls.csv --crawl latest", "no output"),
+        ("join urls.csv --crawl latest -o other", "contains other files"),
+        ("join urls.csv --crawl latest -o x --on b", "has no column b; there are link, n"),
+        ("join urls.csv --crawl CC-MAIN-2020-10 -o x", "CC-MAIN-2020-10"),
+        ("join urls.csv --crawl latest -o x --on link --index cdx --columns url_path", "has no column url_path"),
         ("doctor --crawl 2022-05", "is not the name of a crawl"),
         ("doctor --crawl CC-MAIN-2099-01", "; the newest is CC-MAIN-"),
         ("doctor --table hosts", "leave out --table"),
@@ -189,8 +199,8 @@ def test_invalid_use_is_one_sentence_and_a_status(asking: Command, occupied: set
 
 
 def test_query_before_harvest_names_the_command(command: Command) -> None:
-    for words in (["status"], ["query", "example.com"], ["plan", "example.com"], ["sql", "from crawls"], ["backfill"]):
-        ran = command(*words)
+    for words in ("status", "query a.com", "plan a.com", "sql 'from crawls'", "backfill", "export iceberg x"):
+        ran = command(*shlex.split(words))
         assert ran.status != 0
         assert "run: catalogue harvest --crawl" in sentence(ran)
 

@@ -34,6 +34,7 @@ def test_prints_a_table_or_json(asking: Command, harvested: catalogue.Catalogue)
     assert text.splitlines()[0].split() == ["crawl", "n"]
     assert asking("sql", "coverage", "--json").json_lines()[0]["files_harvested"] >= 1
     assert asking("sql", "describe row_groups").status == asking("sql", "checkpoint").status == 0
+    assert asking("sql", "select cc.crawl from crawls as cc limit 0").err == ""  # which is no lake
 
 
 def test_formats_values_only_on_a_terminal(asking: Command) -> None:
