@@ -164,6 +164,7 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("export iceberg table --location somewhere", "'somewhere'; use one such as s3a://commoncrawl/"),
         ("export iceberg table --location 's3a://commoncrawl/?x=1'", "without query or credentials"),
         ("join urls.csv --crawl latest -o urls.csv", "a join writes Parquet"),
+        ("pull nowhere", "there is no folder"),
         ("join urls.csv --crawl latest", "no output"),
         ("join urls.csv --crawl latest -o other", "contains other files"),
         ("join urls.csv --crawl latest -o x --on b", "has no column b; there are link, n"),

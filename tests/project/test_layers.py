@@ -41,11 +41,11 @@ OF_FOLDERS = {
     "source": "aiohttp botocore filelock fsspec s3fs urllib3",
     "store": "filelock isal sqlite3",
 }
-"""The libraries that a folder or module may import."""
-HOMES: dict[str, set[str]] = {}
-for folder, libraries in OF_FOLDERS.items():
-    for library in libraries.split():
-        HOMES.setdefault(library, set()).add(folder)
+"""The libraries that a folder or module may import; pandas is read only by ``read``, the others name its types."""
+HOMES = {
+    library: {folder for folder, libraries in OF_FOLDERS.items() if library in libraries.split()}
+    for library in " ".join(OF_FOLDERS.values()).split()
+}
 
 FORBIDDEN_NAMES = {"base", "common", "core", "helpers", "manager", "misc", "types", "utils"}
 
