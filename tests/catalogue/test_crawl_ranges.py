@@ -1,6 +1,5 @@
 """Words for crawls: which crawls they select, whether something is stored of them or not."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
@@ -15,9 +14,6 @@ from catalogue.reports import crawl_rows
 from catalogue.selection import select, select_stored, stored_crawls
 from catalogue.settings import Settings
 from tests.support.amounts import in_part
-from tests.support.commands import Command
-
-COLUMNAR = ("--index", "columnar")
 
 
 @pytest.fixture(scope="module")
@@ -93,30 +89,15 @@ def test_rejects_crawls_without_footers_of_the_columnar_index(cat: Catalogue) ->
         cat.captures("example.com", crawls="all", index="columnar")
 
 
-def test_rejects_the_default_of_an_empty_folder(settings: Settings, tmp_path: Path) -> None:
-    with (
-        catalogue.open(tmp_path / "new", settings=settings) as cat,
-        pytest.raises(NotHarvested, match=r"^nothing is stored in .*new yet; add crawls='latest', or run: "),
-    ):
-        cat.captures("example.com")
-
-
-def test_range_without_footers_exits_with_status_2(cat: Catalogue, command: Command) -> None:
-    newest, *_, oldest = listed(cat)
-    words = f"{oldest[8:]}..{newest[8:].lower()}"
-    for requested in (["query", "example.com", "--count"], ["plan", "example.com"]):
-        ran = command(*requested, "--crawl", words, *COLUMNAR)
-        assert (ran.status, ran.err.count("\n")) == (2, 1)
-
-
-def test_advice_to_harvest_names_the_subsets_of_the_query(cat: Catalogue, settings: Settings, tmp_path: Path) -> None:
+def test_advice_to_harvest_names_crawls_and_subsets(cat: Catalogue, settings: Settings, tmp_path: Path) -> None:
     removed = listed(cat)[1]
-    options = "--subset warc --subset robotstxt"
-    chosen = re.escape("['warc', 'robotstxt']")
-    for opened in (cat, catalogue.open(tmp_path / "new", settings=settings)):
-        with pytest.raises(NotHarvested, match=f"--crawl {removed} {options}\n.*subsets={chosen}"):
-            opened.captures("example.com", crawls=removed, subsets=["robotstxt", "warc"], index="columnar")
-        opened.close()
+    message = rf"--crawl {removed} --subset warc --subset robotstxt\n.*subsets=\['warc', 'robotstxt'\]"
+    with catalogue.open(tmp_path / "new", settings=settings) as new:
+        for opened in (cat, new):
+            with pytest.raises(NotHarvested, match=message):
+                opened.captures("example.com", crawls=removed, subsets=["robotstxt", "warc"], index="columnar")
+        with pytest.raises(NotHarvested, match=r"^nothing is stored in .*new yet; add crawls='latest', or run: "):
+            new.captures("example.com")
 
 
 @in_part(2)

@@ -24,9 +24,7 @@ from catalogue.commoncrawl.datasets import (
 from catalogue.errors import BadManifest, FormatError, UnknownCrawl
 from catalogue.surt import Keys, parse_key_pattern
 from tests.support.commands import Command
-from tests.support.hosts import host_tables, opened
-
-hosts = pytest.fixture(scope="module")(host_tables)
+from tests.support.hosts import opened
 
 
 def test_parses_patterns_of_hosts() -> None:
@@ -283,11 +281,3 @@ def test_rejects_binary_keys(tmp_path: Path) -> None:
         cat.define("k", paths=["f"])
         (reason,) = cat.harvest()[0].failures.values()
         assert "holds binary and not text" in reason
-
-
-def test_rejects_arguments_that_are_not_utf_8(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
-    command = Command(tmp_path / "data", str(hosts[0]), tmp_path)
-    command("harvest", "--table", "hosts", "--key", "surt_host_name", "--manifest", "hosts.paths.gz")
-    for words in (["query", "\udcff"], ["harvest", "--key", "\udcff", "f"], ["harvest", "--key", "k", "\udcff"]):
-        ran = command(words[0], "--table", "hosts", *words[1:])
-        assert (ran.status, ran.err.count("\n")) in {(2, 1), (1, 1)}, words

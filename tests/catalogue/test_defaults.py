@@ -50,15 +50,6 @@ def test_default_data_folder_belongs_to_the_user(command: Command, tmp_path: Pat
     assert f"config    {tmp_path}/.config/catalogue/config.toml (does not exist)\n" in shown
 
 
-@pytest.mark.parametrize("store", ["data/footers.sqlite", "data/hosts/footers.sqlite"])
-def test_uses_a_store_in_the_current_folder(command: Command, tmp_path: Path, store: str) -> None:
-    with Store(tmp_path / store, create=True):
-        pass
-    ran = command("query", "example.com", CATALOGUE_DATA="")
-    assert ran.status == 2
-    assert HOME_DATA not in ran.err
-
-
 def test_uses_the_data_folder_of_config(command: Command, harvested_data: Path, tmp_path: Path) -> None:
     config = tmp_path / ".config/catalogue/config.toml"
     config.parent.mkdir(parents=True)
@@ -75,9 +66,9 @@ def test_python_uses_the_same_data_folder(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("CATALOGUE_DATA", raising=False)
     assert catalogue.open().session.data == tmp_path / "home/catalogue"
-    with Store(tmp_path / "data/footers.sqlite", create=True):
-        pass
-    assert catalogue.open().session.data == Path("data")
+    for name in ("data/hosts", "data"):
+        with Store(tmp_path / name / "footers.sqlite", create=True):
+            assert catalogue.open().session.data == Path("data")
     monkeypatch.setenv("CATALOGUE_DATA", "other")
     assert catalogue.open().session.data == Path("other")
     assert catalogue.open("given").session.data == Path("given")

@@ -3,7 +3,7 @@
 import re
 import sqlite3
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -156,69 +156,65 @@ def test_showing_plan_and_captures_reads_nothing(harvested: catalogue.Catalogue)
     assert harvested.requests == read > before
 
 
+@pytest.fixture
+def own(untaught_data: Path, settings: Settings, tmp_path: Path) -> Iterator[catalogue.Catalogue]:
+    """A catalogue whose folder the test may change."""
+    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
+        yield cat
+
+
 def forget(cat: catalogue.Catalogue, path: str) -> None:
     """Delete a stored file, as another process may do."""
     with closing(Store(cat.session.data / STORE_NAME)) as store:
         store.delete("files", [path])
 
 
-def test_incomplete_captures_say_what_is_missing(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
-    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
-        crawl = stored_crawls(cat.session)[0]
-        removed = next(path for path in cat.files(crawl)["path"] if "subset=warc" in path)
-        forget(cat, removed)
-        found = cat.captures("*", crawls=crawl, index="columnar")
-        assert any(text.startswith("The answer may be incomplete: ") for text in texts(found, "p"))
+def test_incomplete_captures_say_what_is_missing(own: catalogue.Catalogue) -> None:
+    crawl = stored_crawls(own.session)[0]
+    forget(own, next(path for path in own.files(crawl)["path"] if "subset=warc" in path))
+    found = own.captures("*", crawls=crawl, index="columnar")
+    assert any(text.startswith("The answer may be incomplete: ") for text in texts(found, "p"))
 
 
-def test_showing_a_catalogue_lists_contents_and_writes_nothing(
-    untaught_data: Path, settings: Settings, tmp_path: Path
-) -> None:
-    data = tmp_path / "data"
-    with catalogue.open(data, settings=settings) as cat:
-        assert "Nothing is harvested yet; call harvest()." in texts(cat, "p")
-        assert not data.exists()
-    with catalogue.open(copytree(untaught_data, data), settings=settings) as cat:
-        rows = dict(zip(texts(cat, "th"), texts(cat, "td"), strict=True))
-        assert list(rows) == [*stored_crawls(cat.session), "all"]
-        files = cat.files()
-        assert rows["all"] == f"{len(files):,} files; {files['num_rows'].sum():,} captures"
-        assert texts(cat, "p") == [f"Catalogue in {data}, of {settings.source}"]
-        assert repr(cat) == f"<Catalogue in {data}, of {settings.source}>"
-        forget(cat, files["path"][0])
-        before = cat.path.read_bytes()
-        assert texts(cat, "p")[1:] == [
-            "Recently harvested files are not in the database yet; the next query adds them."
-        ]
-        assert cat.path.read_bytes() == before
-        cat.session.updated_database()
-        assert texts(cat, "p")[1:] == []
+def test_showing_a_catalogue_lists_contents_and_writes_nothing(own: catalogue.Catalogue, tmp_path: Path) -> None:
+    with catalogue.open(tmp_path / "new", settings=own.session.settings) as new:
+        assert "Nothing is harvested yet; call harvest()." in texts(new, "p")
+        assert not (tmp_path / "new").exists()
+    rows = dict(zip(texts(own, "th"), texts(own, "td"), strict=True))
+    assert list(rows) == [*stored_crawls(own.session), "all"]
+    files, title = own.files(), f"Catalogue in {tmp_path / 'data'}, of {own.session.settings.source}"
+    assert rows["all"] == f"{len(files):,} files; {files['num_rows'].sum():,} captures"
+    assert (texts(own, "p"), repr(own)) == ([title], f"<{title}>")
+    forget(own, files["path"][0])
+    before = own.path.read_bytes()
+    assert texts(own, "p")[1:] == ["Recently harvested files are not in the database yet; the next query adds them."]
+    assert own.path.read_bytes() == before
+    own.session.updated_database()
+    assert texts(own, "p")[1:] == []
 
 
-def test_damaged_catalogue_can_be_shown(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
-    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
-        cat.path.write_bytes(b"<b>" * 5000)
-        assert len(texts(cat, "p")) == 2
-        assert texts(cat, "td") == []
+def test_damaged_catalogue_can_be_shown(own: catalogue.Catalogue) -> None:
+    own.path.write_bytes(b"<b>" * 5000)
+    assert len(texts(own, "p")) == 2
+    assert texts(own, "td") == []
 
 
-def test_showing_a_catalogue_leaves_nothing_open(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
-    data = copytree(untaught_data, tmp_path / "data")
+def test_showing_a_catalogue_leaves_nothing_open(own: catalogue.Catalogue) -> None:
+    data = own.session.data
     names = {path.name for path in data.iterdir()}
-    with catalogue.open(data, settings=settings) as cat:
-        assert len(texts(cat, "p")) == 1
-        assert {path.name for path in data.iterdir()} == names
-        with closing(sqlite3.connect(data / STORE_NAME, isolation_level=None)) as other:
-            other.execute("PRAGMA locking_mode=EXCLUSIVE")
-            other.execute("BEGIN EXCLUSIVE")
-            assert "is locked by another process" in texts(cat, "p")[1]  # 30 seconds before the test would end
-        found = cat.captures("*")
-        cat.close()
-        assert "open the catalogue again" in repr(found)
-        assert "repair" not in repr(found)
-        (data / STORE_NAME).write_bytes(b"")
-        assert "Nothing is harvested yet" in texts(cat, "p")[1]
-        assert (data / STORE_NAME).stat().st_size == 0
+    assert len(texts(own, "p")) == 1
+    assert {path.name for path in data.iterdir()} == names
+    with closing(sqlite3.connect(data / STORE_NAME, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode=EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        assert "is locked by another process" in texts(own, "p")[1]  # 30 seconds before the test would end
+    found = own.captures("*")
+    own.close()
+    assert "open the catalogue again" in repr(found)
+    assert "repair" not in repr(found)
+    (data / STORE_NAME).write_bytes(b"")
+    assert "Nothing is harvested yet" in texts(own, "p")[1]
+    assert (data / STORE_NAME).stat().st_size == 0
 
 
 def test_pending_objects_name_the_next_call(harvested: catalogue.Catalogue) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.errors import NotArchived
+from catalogue.errors import NotArchived, NotFound
 from catalogue.get_page import GetEstimate
 from catalogue.settings import Settings
 from tests.support.commands import Command
@@ -60,24 +60,86 @@ def test_uses_another_url_only_if_there_is_none(opened: Opened) -> None:
     assert page.notes == ()
 
 
-def test_finds_the_newest_and_the_nearest_of_the_requested_url(opened: Opened) -> None:
-    times = ("20220118000000", "20220120000000", "20220122000000")
-    captures = tuple((url, time[:-1] + end, "") for url, end in ((WWW2, "0"), (WWW, "1")) for time in times)
-    with opened(old=captures) as cat:
-        assert cat.get(WWW2, crawls=OLD).capture.time == cat.get(WWW2, crawls=OLD, at="20220130").capture.time
-        for at, expected in (("20220117", times[0]), ("20220120000001", times[1]), ("20220121180000", times[2])):
-            page = cat.get(WWW2, crawls=OLD, at=at)
-            assert (page.url, f"{page.time:%Y%m%d%H%M%S}") == (WWW2, expected)
+CITY, WWW7, START, THERE = (
+    "https://city.example/",
+    "https://www7.city.example/",
+    "https://a.example/",
+    "https://b.example/",
+)
+TIMES = ("20220118000000", "20220120000000", "20220122000000")
+LATER = "20240601000000"
+SPACES = {
+    "https://r.example/my page": "https://r.example/my%20page",
+    " /my page": "https://r.example/my%20page",
+    r"\my page": "https://r.example/my%20page",
+    "HTTP://R.example/Up": "http://r.example/Up",
+}
+Captures = tuple[tuple[str, str, str], ...]
+Choice = tuple[Captures, Captures, list[tuple[str, str | None, str, str, bool]]]
+"""Captures of an old and of a newer crawl; URL and time of each question; URL, time and exactness of its page."""
+CHOICES: dict[str, Choice] = {
+    "the nearest time of the requested URL": (
+        tuple((url, time[:-1] + end, "") for url, end in ((WWW2, "0"), (WWW, "1")) for time in TIMES),
+        (),
+        [
+            *((WWW2, at, WWW2, TIMES[2], True) for at in (None, "20220130", "20220121180000")),
+            *((WWW2, at, WWW2, time, True) for at, time in (("20220117", TIMES[0]), ("20220120000001", TIMES[1]))),
+        ],
+    ),
+    "an older crawl has the requested URL": (
+        ((WWW2, TIMES[1], ""),),
+        ((WWW, LATER, ""),),
+        [
+            *((WWW2, at, WWW2, TIMES[1], True) for at in (None, "2024-06")),
+            *((WWW7, at, WWW, LATER, False) for at in (None, "2024-06")),
+        ],
+    ),
+    "another status before another URL": (
+        ((WWW2, TIMES[0], "404"), (WWW, TIMES[1], "")),
+        (),
+        [(WWW2, None, WWW2, TIMES[0], True)],
+    ),
+    "another status does not end the search": (
+        ((CITY, TIMES[1], ""),),
+        ((CITY, LATER, "500"), (WWW, "20240601000001", "")),
+        [(CITY, None, CITY, TIMES[1], True)],
+    ),
+    "another status alone": ((), ((CITY, LATER, "500"), (WWW, LATER, "")), [(CITY, None, CITY, LATER, True)]),
+    "targets of redirects are requested URLs": (
+        ((START, TIMES[0], WWW2), (WWW2, TIMES[1], ""), (WWW, TIMES[0], ""), (THERE, TIMES[0], WWW7)),
+        (),
+        [
+            (START, None, WWW2, TIMES[1], True),
+            (THERE, None, WWW, TIMES[0], False),
+            ("http://www.a.example/", None, WWW2, TIMES[1], False),
+        ],
+    ),
+    # Also where the list of crawls, which has their times, is not stored.
+    "redirects stay in their own crawl": (
+        ((START, TIMES[0], THERE), (THERE, TIMES[1], "")),
+        ((THERE, LATER, ""),),
+        [(START, None, THERE, TIMES[1], True)],
+    ),
+    **{
+        f"redirect to {location!r}": (
+            (("https://r.example/", TIMES[0], location), (target, TIMES[1], "")),
+            (),
+            [("https://r.example/", None, target, TIMES[1], True)],
+        )
+        for location, target in SPACES.items()
+    },
+}
 
 
-@pytest.mark.parametrize("at", [None, "2024-06"])
-def test_searches_older_crawls_for_the_requested_url(opened: Opened, at: str | None) -> None:
-    captures = {"old": ((WWW2, "20220120000000", ""),), "newer": ((WWW, "20240601000000", ""),)}
-    with opened(**captures) as cat:
-        page = cat.get(WWW2, crawls=[NEWER, OLD], at=at)
-        assert (page.url, page.crawl, page.exact) == (WWW2, OLD, True)
-        other = cat.get("https://www7.city.example/", crawls=[NEWER, OLD], at=at)
-        assert (other.url, other.crawl, other.exact) == (WWW, NEWER, False)
+@pytest.mark.parametrize("condition", CHOICES)
+def test_chooses_a_capture(opened: Opened, condition: str) -> None:
+    old, newer, answers = CHOICES[condition]
+    crawls = {OLD: old} if not newer else {NEWER: newer} if not old else {NEWER: newer, OLD: old}
+    with opened(**({"old": old} if old else {}), **({"newer": newer} if newer else {})) as cat:
+        for asked, at, url, time, exact in answers:
+            page = cat.get(asked, crawls=[*crawls], at=at)
+            assert (page.url, f"{page.time:%Y%m%d%H%M%S}", page.exact) == (url, time, exact)
+            assert [each.partition(" of ")[0] for each in page.substitutions] == ["no capture"] * (not exact)
 
 
 @pytest.mark.parametrize("url", ["city.example", "https://city.example", "www.city.example/#x"])
@@ -100,7 +162,9 @@ def test_exact_capture_takes_no_more_requests(opened: Opened) -> None:
     }
     with opened(**captures) as cat:
         cat.harvest([OLD, NEWER], index="cdx")
+        before = cat.requests
         assert cat.get(WWW2, crawls=[NEWER, OLD]).requests == cat.get(WWW2, crawls=NEWER).requests == 2
+        assert cat.requests - before == 4
 
 
 def test_search_for_the_requested_url_asks_for_nothing(opened: Opened) -> None:
@@ -116,55 +180,13 @@ def test_search_for_the_requested_url_asks_for_nothing(opened: Opened) -> None:
     )
 
 
-def test_another_status_of_the_requested_url_is_better_than_a_page_of_another(opened: Opened) -> None:
-    captures = ((WWW2, "20220120000000", "404"), (WWW, "20220121000000", ""))
-    with opened(old=captures) as cat:
-        page = cat.get(WWW2, crawls=OLD)
-        assert (page.url, page.status, page.exact) == (WWW2, 404, True)
-
-
-def test_another_status_of_the_requested_url_does_not_end_the_search(opened: Opened) -> None:
-    url = "https://city.example/"
-    old, newer = ((url, "20220120000000", ""),), ((url, "20240601000000", "500"), (WWW, "20240601000001", ""))
-    with opened(old=old, newer=newer) as cat:
-        page = cat.get(url, crawls=[NEWER, OLD])
-        assert (page.url, page.status, page.crawl, page.exact) == (url, 200, OLD, True)
-        page = cat.get(url, crawls=NEWER)
-        assert (page.url, page.status, page.exact) == (url, 500, True)
-
-
-def test_targets_of_redirects_are_requested_urls(opened: Opened) -> None:
-    start, there = "https://start.example/a", "https://start.example/b"
-    captures = (
-        (start, "20220120000000", WWW2),
-        (WWW2, "20220120000001", ""),
-        (WWW, "20220120000000", ""),
-        (there, "20220120000000", "https://www7.city.example/"),
-    )
-    with opened(old=captures) as cat:
-        page = cat.get(start, crawls=OLD)
-        assert (page.url, page.exact) == (WWW2, True)
-        page = cat.get(there, crawls=OLD)
-        assert (page.url, page.exact) == (WWW, False)
-        assert page.substitutions[0].startswith("no capture of https://www7.city.example/; this is ")
-        page = cat.get("http://www.start.example/a", crawls=OLD)
-        assert (page.url, page.exact) == (WWW2, False)
-
-
-@pytest.mark.parametrize(
-    ("location", "target"),
-    [
-        ("https://r.example/my page", "https://r.example/my%20page"),
-        (" /my page", "https://r.example/my%20page"),
-        (r"\my page", "https://r.example/my%20page"),
-        ("HTTP://R.example/Up", "http://r.example/Up"),
-    ],
-)
-def test_follows_redirects_to_urls_with_spaces(opened: Opened, location: str, target: str) -> None:
-    captures = (("https://r.example/", "20220120000000", location), (target, "20220120000001", ""))
-    with opened(old=captures) as cat:
-        page = cat.get("https://r.example/", crawls=OLD)
-    assert (page.url, page.exact, page.status) == (target, True, 200)
+def test_says_which_crawl_has_a_capture_whose_archive_is_missing(opened: Opened, tmp_path: Path) -> None:
+    with opened(old=((WWW, "20220120000000", ""),)) as cat:
+        (archive,) = (tmp_path / "source").rglob("*.warc.gz")
+        archive.unlink()
+        with pytest.raises(NotFound, match=f"does not exist; this archive has the capture of {OLD}; choose") as raised:
+            cat.get(WWW, crawls=OLD)
+    assert raised.value.exit_status == 1
 
 
 @pytest.mark.parametrize("location", ["http:///r.example/page", "https://r.example:abc/", "https://", "mailto:a@b"])

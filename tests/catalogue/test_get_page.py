@@ -13,7 +13,7 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import newest_first
-from catalogue.errors import NotArchived, NotFound, QueryError, TooExpensive
+from catalogue.errors import NotArchived, NotFound, TooExpensive
 from catalogue.get_page import GetEstimate
 from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
@@ -21,7 +21,6 @@ from tests.support.amounts import COMPLETE
 from tests.support.commands import Command
 from tests.support.faults import FaultServer
 from tests.support.mirrors import whole_table
-from tests.support.page_crawls import NEWER, OLD, write_crawl
 
 REDIRECTS = {301, 302, 303, 307, 308}
 COLUMNS = ("url", "url_surtkey", "fetch_time", "fetch_status", "fetch_redirect", "crawl")
@@ -131,32 +130,6 @@ def test_follows_redirects_that_are_archived(
     assert cat.get(lone["url"], crawls=lone["crawl"], follow=False, max_requests=1000).status == lone["fetch_status"]
 
 
-def test_follows_redirects_in_their_own_crawl_first(tmp_path: Path) -> None:
-    """Also where the list of crawls, which has their times, is not stored."""
-    target = "https://example.com/there"
-    redirect = ("https://example.com/here", "20220120000000", target)
-    write_crawl(tmp_path / "source", OLD, redirect, (target, "20220120000001", ""))
-    write_crawl(tmp_path / "source", NEWER, (target, "20240601000000", ""))
-    settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
-    with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        page = cat.get("https://example.com/here", crawls=[NEWER, OLD])
-    assert (page.crawl, page.url, page.redirects[0].url) == (OLD, target, redirect[0])
-
-
-def test_says_which_crawl_has_a_capture_whose_archive_is_missing(tmp_path: Path) -> None:
-    url, crawl = "https://example.com/here", OLD
-    write_crawl(tmp_path / "source", crawl, (url, "20220120000000", ""))
-    (archive,) = (tmp_path / "source").rglob("*.warc.gz")
-    archive.unlink()
-    settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
-    with (
-        catalogue.open(tmp_path / "data", settings=settings) as cat,
-        pytest.raises(NotFound, match=f"does not exist; this archive has the capture of {crawl}; choose") as raised,
-    ):
-        cat.get(url, crawls=crawl)
-    assert raised.value.exit_status == 1
-
-
 def test_search_asks_before_the_twenty_first_request(whole_mirror: Path, tmp_path: Path) -> None:
     estimates: list[GetEstimate] = []
     with FaultServer(whole_mirror) as server, opened(server, tmp_path) as cat:
@@ -168,17 +141,6 @@ def test_search_asks_before_the_twenty_first_request(whole_mirror: Path, tmp_pat
         assert cat.requests == spent == server.requests
     assert all(each.requests > 20 >= each.spent for each in estimates[:1])
     assert estimates or spent <= 20
-
-
-def test_stored_list_takes_a_block_and_a_record(
-    whole_mirror: Path, crawl: str, tmp_path: Path, by_key: dict[str, list[Row]]
-) -> None:
-    rows = next(rows for rows in by_key.values() if {row["crawl"] for row in rows} == {crawl} and len(rows) == 1)
-    with FaultServer(whole_mirror) as server, opened(server, tmp_path) as cat:
-        cat.harvest(crawl, index="cdx")
-        before = server.requests
-        page = cat.get(rows[0]["url"], crawls=crawl, follow=False)
-        assert server.requests - before == page.requests == 2
 
 
 def test_page_has_text_markdown_html_headers_and_links(cat: Catalogue, by_key: dict[str, list[Row]]) -> None:
@@ -219,11 +181,6 @@ def test_command_prints_or_saves_a_page(command: Command, by_key: dict[str, list
     assert described["url"] == row["url"]
     assert described["text"]
     assert command(*words, "--headers").out.startswith("HTTP/1.1 200")
-
-
-def test_rejects_patterns(cat: Catalogue) -> None:
-    with pytest.raises(QueryError, match="not the URL of one page"):
-        cat.get("example.com/*")
 
 
 def test_names_a_crawl_that_the_source_lacks(command: Command) -> None:

@@ -1,7 +1,7 @@
 """Questions to two hosts of the same files have the answers of one, whatever one of them does."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
@@ -165,19 +165,7 @@ def test_commands_use_both_hosts_and_store_no_address(miniature: Miniature, tmp_
         ran: list[Ran] = [run("harvest", "--crawl", NEWEST, "--subset", "all", "--pages", "--trace")]
         assert ran[0].status == 0, ran[0].err
         assert "redirected" in ran[0].err
-        query = (
-            "query",
-            "*.com",
-            "--crawl",
-            NEWEST,
-            "--subset",
-            "all",
-            "--yes",
-            "--trace",
-            "-v",
-            "--receipt",
-            "a.receipt",
-        )
+        query = f"query *.com --crawl {NEWEST} --subset all --yes --trace -v --receipt a.receipt".split()
         ran += [run(*query, "-o", "a.jsonl"), run("verify", "a.receipt", "--read-source")]
         assert [each.status for each in ran] == [0, 0, 0], ran
         assert {each.source for each in read_receipt(tmp_path / "a.receipt").reads} == {server.url, other.rules.address}
@@ -214,8 +202,7 @@ def test_check_compares_the_footers_of_both_hosts(miniature: Miniature, tmp_path
 
 def test_read_only_use_of_one_host_later(miniature: Miniature, tmp_path: Path) -> None:
     """Footers of the second host are used with the first host alone, without its ETags."""
-    with ExitStack() as stack:
-        server, other = stack.enter_context(both(miniature.folder))
+    with both(miniature.folder) as (server, other):
         run = command(tmp_path, server, other)
         assert run("harvest", "--crawl", NEWEST, "--source", "second").status == 0
         alone = run("query", "*.com", "--yes", "--source", "first")

@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import shlex
-import signal
 import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,9 +21,8 @@ from catalogue.source.open import credentials_from, environment_settings
 from tests.cli.test_cli import sentence
 from tests.support import canaries
 from tests.support.commands import Command
-from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Request, Script, always, seeded
+from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, seeded
 from tests.support.miniatures import OLD
-from tests.support.sources import Arrivals
 
 ROOT = Path(__file__).parents[2]
 MAX_REQUESTS = 10
@@ -95,19 +92,16 @@ def test_layout_agrees_with_pyarrow(mirror: Path, newest: str, tmp_path: Path, e
         assert "order" not in seen
 
 
-def ignores_suffixes(request: Request) -> Fault | None:
-    return Fault(Kind.WHOLE_FILE) if "bytes=-" in request.headers.get("range", "") else None
-
-
-def wrong_suffixes(request: Request) -> Fault | None:
-    return Fault(Kind.OTHER_RANGE) if "bytes=-" in request.headers.get("range", "") else None
+def of_suffixes(kind: Kind) -> Script:
+    """A script of a source that does not honour suffix ranges."""
+    return lambda request: Fault(kind) if "bytes=-" in request.headers.get("range", "") else None
 
 
 @pytest.mark.parametrize(
     ("script", "about", "seen", "means"),
     [
-        (ignores_suffixes, "suffix ranges", "ignored", "two requests instead of one"),
-        (wrong_suffixes, "suffix ranges", "wrong: ", "two requests instead of one"),
+        (of_suffixes(Kind.WHOLE_FILE), "suffix ranges", "ignored", "two requests instead of one"),
+        (of_suffixes(Kind.OTHER_RANGE), "suffix ranges", "wrong: ", "two requests instead of one"),
         (always(Kind.WEAK_ETAG), "ETag", "weak", "are not cached"),
         (always(Kind.NO_ETAG), "ETag", "none", "by their size alone"),
         (lambda r: Fault(Kind.NOT_FOUND) if r.path == "collinfo.json" else None, "list of crawls", "not exist", "all"),
@@ -161,7 +155,7 @@ def test_most_requests_of_a_working_source(mirror: Path, tmp_path: Path) -> None
     crawls = json.loads((mirror / "collinfo.json").read_text())
     files = {str(path.relative_to(mirror)): path.read_bytes() for path in mirror.rglob("*") if path.is_file()}
     files["collinfo.json"] = json.dumps([crawls[0] | {"id": "CC-MAIN-2099-01"}, *crawls]).encode()
-    with FaultServer(files, script=ignores_suffixes) as server:
+    with FaultServer(files, script=of_suffixes(Kind.WHOLE_FILE)) as server:
         found = diagnose(server.url, tmp_path)
         assert found.requests == server.requests == 7
         with pytest.raises(UnknownCrawl, match="has no columnar index of CC-MAIN-2099-01"):
@@ -208,31 +202,9 @@ def test_reports_the_package_of_the_same_name(command: Command) -> None:
     assert "catalogue 2.0.10 of spaCy is here, too" in ran.out
 
 
-def test_ctrl_c(command: Command) -> None:
-    arrivals = Arrivals()
-    with (
-        FaultServer({"collinfo.json": b"[]"}, script=arrivals) as server,
-        Command(command.data, server.url, command.home).start("doctor") as process,
-    ):
-        arrivals.wait(1)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "says"),
-    [
-        ("doctor --source gopher://x", 2, "invalid source"),
-        ("doctor --crawl 2022-05", 2, "is not the name of a crawl"),
-        ("doctor --crawl CC-MAIN-2099-01", 2, "; the newest is CC-MAIN-"),
-        ("doctor --table hosts", 2, "leave out --table"),
-    ],
-)
-def test_invalid_options(command: Command, words: str, status: int, says: str) -> None:
-    ran = command(*shlex.split(words))
-    assert ran.status == status
-    assert says in sentence(ran)
-    assert ("libraries" in ran.out) is ("gopher" in words)
+def test_invalid_source_is_reported_with_the_installation(command: Command) -> None:
+    ran = command("doctor", "--source", "gopher://x")
+    assert (ran.status, "invalid source" in sentence(ran), "libraries" in ran.out) == (2, True, True)
     assert not command.data.exists()
 
 

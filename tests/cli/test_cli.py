@@ -2,28 +2,23 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
-import pyarrow as pa
 import pytest
 
-import catalogue
 from catalogue.demo import Miniature
 from catalogue.formatting import plural
+from catalogue.output.ledger import Ledger
 from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command, Ran
 from tests.support.faults import FaultServer, Kind, always
 from tests.support.sources import Arrivals
-
-
-@pytest.fixture(scope="module")
-def example(harvested: catalogue.Catalogue) -> pa.Table:
-    """All captures of a site, of every crawl and with every column."""
-    return harvested.captures("*.example.com").to_arrow()
 
 
 def sentence(ran: Ran) -> str:
@@ -34,92 +29,179 @@ def sentence(ran: Ran) -> str:
     return lines[0]
 
 
+@pytest.fixture(scope="module")
+def stored(harvested_data: Path, mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the captures of one crawl."""
+    home = tmp_path_factory.mktemp("stored")
+    assert (
+        Command(harvested_data, str(mirror), home)("query", "*.org", "-o", "stored/", "--crawl", "latest").status == 0
+    )
+    return home / "stored"
+
+
+@pytest.fixture
+def occupied(stored: Path, tmp_path: Path) -> set[str]:
+    """Write outputs and lists that invalid commands name; return their names."""
+    copytree(stored, tmp_path / "stored")
+    files = {"other/file": "", "spoilt/answer.json": "{", "rows.jsonl": "{no json", "urls.csv": "link,n\na.com/,1\n"}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    Ledger(tmp_path / "other.warc.gz.ledger", {"form": "warc", "most": None}).close()
+    return {path.name for path in tmp_path.iterdir()}
+
+
 @pytest.mark.parametrize(
-    ("words", "status", "says"),
+    ("words", "says"),
     [
-        (["query", "exa*mple.com"], 2, "patterns look like"),
-        (["query"], 2, "needs a pattern, such as"),
-        (["query", "x.com", "--crawl", "CC-MAIN-2014-10"], 2, "there is no crawl CC-MAIN-2014-10"),
-        (["query", "x.com", "--crawl", "CC-MAIN-2012"], 2, "CC-MAIN-2012 has no columnar index"),
-        (["query", "x.com", "--crawl", "latst"], 2, "did you mean latest?"),
-        (["query", "x.com", "--columns", "urll"], 2, "did you mean url?"),
-        (["query", "x.com", "--where", "fetch_status ="], 2, "the condition cannot be read"),
-        (["query", "x.com", "--where", "fetch_stats = 200"], 2, "did you mean fetch_status?"),
-        (["query", "x.com", "--from", "yesterday"], 2, "invalid time"),
-        (["query", "x.com", "--from", ""], 2, "--from is given an empty value"),
-        (["query", "x.com", "--output="], 2, "-o is given an empty value"),
-        (["query", "x.com", "--crawl", "2022", "--crawl", ""], 2, "--crawl is given an empty value"),
-        (["query", "x.com", "--subset", "wat"], 2, "choose among warc"),
-        (["query", "*.com", "--exact-url"], 2, "is not a complete URL"),
-        (["plan", "http://a.com/", "--match", "host", "--exact-url"], 2, "--match host others; leave out one of them"),
-        (["query", "x.com", "-o", "found.xyz"], 2, "add --format"),
-        (["query", "x.com", "--format", "table", "-o", "found.txt"], 2, "--format table cannot be written to a file"),
-        (["query", "x.com", "-o", "found.parquet.gz"], 2, "use a name without .gz"),
-        (["query", "x.com", "--format", "url", "--columns", "fetch_time"], 2, "needs the column url"),
-        (["query", "nowhere.example", "--format", "cdxj", "--columns", "url"], 2, "needs the columns"),
-        (["query", "x.com", "--count", "-o", "found.csv"], 2, "prints only a number"),
-        (["forget", "--crawl", "all"], 2, "add --yes"),
-        (["forget", "--crawl", "CC-MAIN-2099-10", "--yes"], 2, "there is no crawl CC-MAIN-2099-10; the newest is"),
-        (["query", "*", "--max-requests", "1"], 2, "add --yes"),
-        (["sql", "select * from nowhere"], 2, "nowhere"),
-        (["sql", "select urll from row_groups"], 2, 'Referenced column "urll" not found'),
-        (["sql", "select * from row_group"], 2, 'Did you mean "row_groups"?'),
-        (["sql", "selct 1"], 2, 'syntax error at or near "selct"'),
-        (["sql", "select url from captures"], 2, "catalogue export ducklake writes, as cc.captures"),
-        (["plan", "x.com", "--where", 'fetch_status = "200"'], 2, "write text in single quotes: '200'"),
-        (["plan", "x.com", "--where", 'subset = "warc"'], 2, "write text in single quotes: 'warc'"),
-        (["plan", "x.com", "--where", "url_host_tld = com"], 2, "subset; write text in single quotes"),
-        (["plan", "x.com", "--where", "nofun(fetch_status) = 1"], 2, "Function with name nofun does not exist"),
-        (["plan", "*.grayline.*"], 2, "the top-level domain; list them: '*.grayline.com' '*.grayline.org'"),
-        (["plan", "http://grayline.*"], 2, "the top-level domain; list them: 'grayline.com/*' 'grayline.org/*'"),
-        (["plan", "http://192.168.0.*"], 2, "list the addresses; patterns look like"),
-        (["plan", "x.com", "-o", "plan.xyz"], 2, "is unknown; use an ending: .arrow, .arrows, .cdxj, "),
-        (["plan", "*.example.com/path*"], 2, "use *.example.com, and choose by url_path"),
-        (["sql", "  "], 2, "no SQL"),
-        (["sql", "qqqq"], 2, "syntax error"),
-        (["sql", "covrage"], 2, "there is no query covrage; did you mean coverage?"),
-        (["sql", "find_url"], 2, "there is no query find_url; did you mean find-url?"),
-        (["sql", "Coverage"], 2, "there is no query Coverage; did you mean coverage?"),
-        (["sql", "select 1", "--json", "--format", "csv"], 2, "--json means --format jsonl"),
+        ("query 'exa*mple.com'", "patterns look like"),
+        ("query", "needs a pattern, such as"),
+        ("query x.com --crawl CC-MAIN-2014-10", "there is no crawl CC-MAIN-2014-10"),
+        ("query x.com --crawl CC-MAIN-2012", "CC-MAIN-2012 has no columnar index"),
+        ("query x.com --crawl latst", "did you mean latest?"),
+        ("query x.com --columns urll", "did you mean url?"),
+        ("query x.com --where 'fetch_status ='", "the condition cannot be read"),
+        ("query x.com --where 'fetch_stats = 200'", "did you mean fetch_status?"),
+        ("query x.com --from yesterday", "invalid time"),
+        ("query x.com --from ''", "--from is given an empty value"),
+        ("query x.com --output=", "-o is given an empty value"),
+        ("query x.com --crawl 2022 --crawl ''", "--crawl is given an empty value"),
+        ("query x.com --subset wat", "choose among warc"),
+        ("query '*.com' --exact-url", "is not a complete URL"),
+        ("plan http://a.com/ --match host --exact-url", "--match host others; leave out one of them"),
+        ("query x.com -o found.xyz", "add --format"),
+        ("query x.com --format table -o found.txt", "--format table cannot be written to a file"),
+        ("query x.com -o found.parquet.gz", "use a name without .gz"),
+        ("query x.com --format url --columns fetch_time", "needs the column url"),
+        ("query nowhere.example --format cdxj --columns url", "needs the columns"),
+        ("query x.com --count -o found.csv", "prints only a number"),
+        ("forget --crawl all", "add --yes"),
+        ("forget --crawl CC-MAIN-2099-10 --yes", "there is no crawl CC-MAIN-2099-10; the newest is"),
+        ("query '*' --max-requests 1", "add --yes"),
+        ("sql 'select * from nowhere'", "nowhere"),
+        ("sql 'select urll from row_groups'", 'Referenced column "urll" not found'),
+        ("sql 'select * from row_group'", 'Did you mean "row_groups"?'),
+        ("sql 'selct 1'", 'syntax error at or near "selct"'),
+        ("sql 'select url from captures'", "catalogue export ducklake writes, as cc.captures"),
+        ("plan x.com --where 'fetch_status = \"200\"'", "write text in single quotes: '200'"),
+        ("plan x.com --where 'subset = \"warc\"'", "write text in single quotes: 'warc'"),
+        ("plan x.com --where 'url_host_tld = com'", "subset; write text in single quotes"),
+        ("plan x.com --where 'nofun(fetch_status) = 1'", "Function with name nofun does not exist"),
+        ("plan '*.grayline.*'", "the top-level domain; list them: '*.grayline.com' '*.grayline.org'"),
+        ("plan 'http://grayline.*'", "the top-level domain; list them: 'grayline.com/*' 'grayline.org/*'"),
+        ("plan 'http://192.168.0.*'", "list the addresses; patterns look like"),
+        ("plan x.com -o plan.xyz", "is unknown; use an ending: .arrow, .arrows, .cdxj, "),
+        ("plan '*.example.com/path*'", "use *.example.com, and choose by url_path"),
+        ("sql '  '", "no SQL"),
+        ("sql qqqq", "syntax error"),
+        ("sql covrage", "there is no query covrage; did you mean coverage?"),
+        ("sql find_url", "there is no query find_url; did you mean find-url?"),
+        ("sql Coverage", "there is no query Coverage; did you mean coverage?"),
+        ("sql 'select 1' --json --format csv", "--json means --format jsonl"),
+        ("sql find-url --param patern=x", "unknown parameter patern; the parameters of this SQL are: p"),
+        ("sql 'select 1' --param a=1", "parameters of this SQL are: none"),
+        ("sql 'select $a'", "$a has no value; add --param a=VALUE"),
+        ("sql 'select $a' --param a", "write NAME=VALUE"),
+        ("sql 'select $a' --param a=1 --param a=2", "invalid or repeated --param 'a=2'"),
+        ("get '*.example.com'", "is not the URL of one page; captures of many: catalogue query"),
+        ("get 'example.com/*'", "is not the URL of one page; captures of many: catalogue query"),
+        ("get example.com --text --links", "--text and --links exclude each other"),
+        ("get example.com --main-content", "--main-content needs --text or --markdown"),
+        ("get example.com --json --record", "--json and --record exclude each other"),
+        ("get example.com --at yesterday", "invalid time 'yesterday'"),
+        ("get example.com --receipt r", "--receipt needs one output file"),
+        ("query example.com --receipt r", "--receipt needs one output file"),
+        ("query example.com --receipt r.csv -o r.csv", "need different files"),
+        ("verify missing", "missing cannot be read"),
+        ("site 'a*'", "'a*' is not a site; use a host, such as example.com"),
+        ("site example.com --crawl all", "a report needs one crawl"),
+        ("site https://", "is not a site"),
+        ("sample -n 0", "-n"),
+        ("sample -n 5 --fetch warc", "no output; add one, such as -o"),
+        ("sample -n 5 --fetch warc --format csv -o x.warc.gz", "leave out --format or --fetch"),
+        ("sample -n 5 --fetch text -o x.warc.gz", "ends in .jsonl"),
+        ("sample -n 5 -o x.unknown", "add --format"),
+        ("sample -n 5 --json", "use --format jsonl"),
+        ("sample -n 5 --max-size 1MB", "need --fetch"),
+        ("sample -n 5 --max 2", "--max needs --per"),
+        ("sample -n 5 --fetch warc --main-content -o x.warc.gz", "warc has no texts"),
+        ("sample -n 5 --urls-file /dev/null", "a query needs a pattern"),
+        ("sample -n 500 --max-requests 0", "narrow the query, or add --yes"),
+        ("fetch", "either patterns or --captures"),
+        ("fetch '*.com' --captures rows.jsonl", "either patterns or --captures"),
         (
-            ["sql", "find-url", "--param", "patern=x"],
-            2,
-            "unknown parameter patern; the parameters of this SQL are: pat",
+            "fetch --captures rows.jsonl --limit 0 --status 200 --crawl latest --latest",
+            "leave out --crawl, --status, --limit, --latest",
         ),
-        (["sql", "select 1", "--param", "a=1"], 2, "parameters of this SQL are: none"),
-        (["sql", "select $a"], 2, "$a has no value; add --param a=VALUE"),
-        (["sql", "select $a", "--param", "a"], 2, "write NAME=VALUE"),
-        (["sql", "select $a", "--param", "a=1", "--param", "a=2"], 2, "invalid or repeated --param 'a=2'"),
-        (["frobnicate"], 2, "No such command"),
-        (["download", "example.com"], 2, "Did you mean 'fetch'?"),
-        (["qurey", "example.com"], 2, "No such command 'qurey'. Did you mean 'query'?"),
-        (["query", "x.com", "--colums", "url"], 2, "'--columns'"),
-        (["query", "x.com", "--format", "jsn"], 2, "Did you mean 'json'?"),
-        (["query", "x.com", "--match", "dmain"], 2, "Did you mean 'domain'?"),
-        (["export", "iceburg", "x"], 2, "Did you mean 'iceberg'?"),
-        (["query", "-", "--count"], 2, "to read patterns from stdin use --urls-file -"),
-        (["query", "@a.txt", "--count"], 2, "to read patterns from a file use --urls-file a.txt"),
-        (["query", "x.com", "-o", "no/such/folder/x.csv"], 2, "there is no folder"),
-        (["harvest", "--crawl", "nonsense"], 2, "is not the name of a crawl"),
-        (["status", "--source", "gopher://x"], 0, ""),
-        (["crawls", "--source", "gopher://x"], 2, "invalid source"),
-        (["crawls", "--source", "https://user:secret@example.com/"], 2, "without query or credentials"),
-        (["crawls", "--rate", "0"], 2, "of the setting rate; use a number over 0"),
+        ("fetch '*.com' -o a.warc.gz --main-content", "warc has no texts"),
+        ("fetch '*.com' -o a --format payload --main-content", "payload has no texts"),
+        ("fetch '*.com'", "no output; add one"),
+        ("fetch '*.com' -o a.warc.gz --columns url", "leave out --columns"),
+        ("fetch '*.com' -o a.zip", "use an ending: .warc.gz"),
+        ("fetch '*.com' -o a.jsonl --format parquet", "ends in .parquet"),
+        ("fetch '*.com' -o a.parquet --format payload", "payloads are written to a folder"),
+        ("fetch '*.com' -o a --format payload --max-size 1GB", "leave out --max-size"),
+        ("fetch '*.com' -o a.warc.gz --max-size 0", "must not be 0"),
+        ("fetch '*.com' -o a.zip --format warc", "ends in .warc.gz"),
+        ("fetch '*.com' -o a.warc.gz --format text", "ends in .jsonl"),
+        ("fetch '*.com' -o no/a.warc.gz", "there is no folder no"),
+        ("fetch --captures rows.jsonl -o a.warc.gz", "contains no captures"),
+        ("fetch '*.example.com' -o a.warc.gz --max-requests 0", "add --yes"),
+        ("fetch '*.example.com' -o other.warc.gz --max-size 1GB --yes", "is of another output"),
+        ("query '*.is' -o stored/", "the captures of another query"),
+        ("query '*.org' -o stored/ --status 200", "the captures of another query"),
+        ("query '*.org' -o stored/ --columns url", "the captures of another query"),
+        ("query '*.org' -o stored/ --format csv", "the captures of another query"),
+        ("query '*.org' -o other", "contains other files"),
+        ("query '*.org' -o no/such/", "there is no folder"),
+        ("query '*.org' -o new/ --limit 3", "leave out --limit"),
+        ("query '*.org' -o new/ --format table", "--format table cannot be written to a file"),
+        ("query '*.org' -o new/ --count", "leave out --format and -o"),
+        ("query '*.org' --by crawl", "--by needs --count"),
+        ("query '*.org' --count --by crawl --limit 1", "without a limit"),
+        ("query '*.org' -o spoilt/", "cannot be read"),
+        ("sql 'select count(*) from cc.captures'", "run: catalogue export ducklake"),
+        ("export iceberg table --location somewhere", "'somewhere'; use one such as s3a://commoncrawl/"),
+        ("export iceberg table --location 's3a://commoncrawl/?x=1'", "without query or credentials"),
+        ("join urls.csv --crawl latest -o urls.csv", "a join writes Parquet"),
+        ("pull nowhere", "there is no folder"),
+        ("join urls.csv --crawl latest", "no output"),
+        ("join urls.csv --crawl latest -o other", "contains other files"),
+        ("join urls.csv --crawl latest -o x --on b", "has no column b; there are link, n"),
+        ("join urls.csv --crawl CC-MAIN-2020-10 -o x", "CC-MAIN-2020-10"),
+        ("join urls.csv --crawl latest -o x --on link --index cdx --columns url_path", "has no column url_path"),
+        ("doctor --crawl 2022-05", "is not the name of a crawl"),
+        ("doctor --crawl CC-MAIN-2099-01", "; the newest is CC-MAIN-"),
+        ("doctor --table hosts", "leave out --table"),
+        ("backfill --budget much", "use 500MB or 2GB"),
+        ("frobnicate", "No such command"),
+        ("download example.com", "Did you mean 'fetch'?"),
+        ("qurey example.com", "No such command 'qurey'. Did you mean 'query'?"),
+        ("query x.com --colums url", "'--columns'"),
+        ("query x.com --format jsn", "Did you mean 'json'?"),
+        ("query x.com --match dmain", "Did you mean 'domain'?"),
+        ("export iceburg x", "Did you mean 'iceberg'?"),
+        ("query - --count", "to read patterns from stdin use --urls-file -"),
+        ("query @a.txt --count", "to read patterns from a file use --urls-file a.txt"),
+        ("query x.com -o no/such/folder/x.csv", "there is no folder"),
+        ("harvest --crawl nonsense", "is not the name of a crawl"),
+        ("crawls --source gopher://x", "invalid source"),
+        ("crawls --source https://user:secret@example.com/", "without query or credentials"),
+        ("crawls --rate 0", "of the setting rate; use a number over 0"),
     ],
 )
-def test_invalid_use_is_one_sentence_and_a_status(asking: Command, words: list[str], status: int, says: str) -> None:
-    ran = asking(*words)
-    assert ran.status == status, ran.err
-    if says:
-        assert says in sentence(ran)
-        assert ran.err.endswith(f"{sentence(ran)}\n")
-        assert ran.out == ""
+def test_invalid_use_is_one_sentence_and_a_status(asking: Command, occupied: set[str], words: str, says: str) -> None:
+    ran = asking(*shlex.split(words))
+    assert (ran.status, ran.out) == (2, ""), ran.err
+    assert says in sentence(ran)
+    assert ran.err.endswith(f"{sentence(ran)}\n")
     assert "secret" not in ran.err
+    assert {path.name for path in asking.home.iterdir()} - {"cache"} == occupied
 
 
 def test_query_before_harvest_names_the_command(command: Command) -> None:
-    for words in (["status"], ["query", "example.com"], ["plan", "example.com"], ["sql", "from crawls"]):
-        ran = command(*words)
+    for words in ("status", "query a.com", "plan a.com", "sql 'from crawls'", "backfill", "export iceberg x"):
+        ran = command(*shlex.split(words))
         assert ran.status != 0
         assert "run: catalogue harvest --crawl" in sentence(ran)
 
@@ -132,9 +214,10 @@ def test_missing_crawls_are_named_with_the_command(command: Command, crawl: str)
         ["sample", "-n1"],
         ["plan", *columnar],
     ):
-        declared = sentence(command(*words, "--crawl", crawl))
+        ran = command(*words, "--crawl", f"{crawl}..{crawl}")
         option = "" if words[0] == "plan" else "add --harvest, or "
-        assert declared.endswith(f"{crawl} is not harvested yet; {option}run: catalogue harvest --crawl {crawl}")
+        assert sentence(ran).endswith(f"{crawl} is not harvested yet; {option}run: catalogue harvest --crawl {crawl}")
+        assert ran.status == 2
 
 
 def test_failing_source_exits_with_75(asking: Command, mirror: Path, tmp_path: Path) -> None:
@@ -151,22 +234,6 @@ def test_options_may_precede_or_follow_the_command(harvested_data: Path, mirror:
     after = elsewhere("plan", "example.com", "--json", "--data", str(harvested_data), "--source", str(mirror))
     assert before.status == after.status == 0
     assert before.json() == after.json()
-
-
-def test_plan_json_has_documented_fields(asking: Command) -> None:
-    plan = asking("plan", "*.example.com", "--json").json()
-    assert {"files", "row_groups", "pages", "requests", "bytes", "seconds", "waves", "exact"} <= set(plan)
-    assert plan["complete"] is True
-
-
-def test_prints_one_json_object_a_line_in_a_pipe(asking: Command, example: pa.Table) -> None:
-    ran = asking("query", "*.example.com", "--columns", "url,fetch_time,fetch_status")
-    expected = example.select(["url", "fetch_time"]).to_pylist()
-    found = ran.json_lines()
-    assert [row["url"] for row in found] == [row["url"] for row in expected]
-    assert [row["fetch_time"] for row in found] == [f"{row['fetch_time']:%Y-%m-%dT%H:%M:%SZ}" for row in expected]
-    assert list(found[0]) == ["url", "fetch_time", "fetch_status", "crawl", "subset"]
-    assert f"{len(expected):,} pages" in ran.err
 
 
 def test_failed_output_keeps_the_old_file(asking: Command, mirror: Path, tmp_path: Path) -> None:
@@ -222,6 +289,10 @@ def test_forgets_crawls(miniature: Miniature, tmp_path: Path) -> None:
     assert command("sql", "from files", "--json").out == ""
 
 
+def test_status_asks_no_source(asking: Command) -> None:
+    assert asking("status", "--source", "gopher://x").status == 0
+
+
 def test_counts_the_harvested_files_of_crawls(command: Command, mirror: Path) -> None:
     newest = max(path.name for path in (mirror / "crawl-data").iterdir())
     assert command("harvest", "--crawl", newest).status == 0
@@ -264,12 +335,15 @@ def test_writes_to_device_files(asking: Command, tmp_path: Path) -> None:
         (["query", "example.com", "--no-cache", "-o", "found/"], "the same command continues it"),
     ],
 )
-def test_sigterm_exits_with_143(asking: Command, mirror: Path, words: list[str], says: str) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_during_a_request_end_commands(
+    asking: Command, mirror: Path, words: list[str], says: str, number: int, status: int
+) -> None:
     arrivals = Arrivals()
     with FaultServer(mirror, script=arrivals) as server, replace(asking, source=server.url).start(*words) as process:
         arrivals.wait(1)
-        process.terminate()
-        assert process.wait(30) == 143
+        process.send_signal(number)
+        assert process.wait(30) == status
         assert process.stderr.read().decode().splitlines()[-1].endswith(says)
 
 

@@ -69,6 +69,10 @@ def test_writes_every_format(asking: Command, expected: pa.Table, tmp_path: Path
     elif name not in {"a.txt", "a.cdxj"}:
         assert found.column_names == expected.column_names
         assert found.column("fetch_status").to_pylist() == expected.column("fetch_status").to_pylist()
+    if name == "a.jsonl.gz":
+        times = expected.column("fetch_time").to_pylist()
+        assert found.column("fetch_time").to_pylist() == [f"{time:%Y-%m-%dT%H:%M:%SZ}" for time in times]
+        assert f"{len(expected):,} pages" in ran.err
     assert [path.name for path in tmp_path.glob("*a.*")] == [name]
 
 

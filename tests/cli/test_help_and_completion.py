@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue.cli.app import entry
-from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.progress import Progress, terminal_bar
 from catalogue.store.database import Store
@@ -133,29 +132,25 @@ def completed(command: Command, line: str, shell: str = "bash") -> list[str]:
 
 
 def test_completes_words(stored: Command) -> None:
-    assert completed(stored, "catalogue que") == ["query"]
-    assert completed(stored, "catalogue export i") == ["iceberg"]
-    assert completed(stored, "catalogue query --form") == ["--format"]
-    assert completed(stored, "catalogue query --format c") == ["csv", "cdxj"]
-    assert completed(stored, "catalogue query --subset r") == ["robotstxt"]
     urls = [name for name in SCHEMA.names if name.startswith("url_p")]
-    assert completed(stored, "catalogue query --columns url_p") == urls
-    assert completed(stored, f"catalogue query --columns fetch_time,{urls[0]},url_p") == [
-        f"fetch_time,{urls[0]},{name}" for name in urls[1:]
-    ]
+    for typed, words in {
+        "que": ["query"],
+        "export i": ["iceberg"],
+        "query --form": ["--format"],
+        "query --format c": ["csv", "cdxj"],
+        "query --subset r": ["robotstxt"],
+        "query --columns url_p": urls,
+        f"query --columns fetch_time,{urls[0]},url_p": [f"fetch_time,{urls[0]},{name}" for name in urls[1:]],
+    }.items():
+        assert completed(stored, f"catalogue {typed}") == words
 
 
 def test_completes_crawls_without_a_request(stored: Command, tmp_path: Path) -> None:
     assert completed(stored, "catalogue query --crawl CC-MAIN-2018") == [OLD]
-    assert (
-        completed(stored, "catalogue query --crawl 2018")
-        == completed(stored, "catalogue query --crawl 2018-0")
-        == [OLD]
-    )
-    assert completed(stored, f"catalogue query --crawl {OLD}..2018") == [f"{OLD}..{OLD}"]
-    assert completed(stored, "catalogue query --crawl 05") == []
-    assert completed(stored, "catalogue query --crawl l") == ["latest"]
-    assert completed(stored, f"catalogue query --crawl {OLD}..CC-MAIN-2018") == [f"{OLD}..{OLD}"]
+    for typed, words in (("2018", [OLD]), ("2018-0", [OLD]), ("05", []), ("l", ["latest"])):
+        assert completed(stored, f"catalogue query --crawl {typed}") == words
+    for end in ("2018", "CC-MAIN-2018"):
+        assert completed(stored, f"catalogue query --crawl {OLD}..{end}") == [f"{OLD}..{OLD}"]
     nobody = Command(stored.data, "http://127.0.0.1:9/", tmp_path)
     assert "CC-MAIN-2012" in completed(nobody, "catalogue harvest --crawl CC-")
     assert "CC-MAIN-2012" not in completed(nobody, "catalogue query --crawl CC-")
@@ -166,11 +161,6 @@ def test_completes_crawls_without_a_request(stored: Command, tmp_path: Path) -> 
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged/footers.sqlite").write_bytes(b"no store" * 1000)
     assert completed(Command(tmp_path / "damaged", "", tmp_path), "catalogue harvest --crawl C") == []
-
-
-def test_completes_datasets(command: Command) -> None:
-    assert command("harvest", "--table", "hosts", "--key", "host", "nowhere.parquet").status == 1
-    assert completed(command, "catalogue query --table ") == ["hosts"]
 
 
 NO_NAMES = ["$(touch ran)", "a b;c", "x\nplain,y", "'", "\x1b[2J"]
@@ -307,34 +297,22 @@ def test_escapes_names_from_outside_on_a_terminal(command: Command, tmp_path: Pa
 # ---- hints ----
 
 
-def test_explains_an_empty_result(stored: Command) -> None:
+def test_explains_an_empty_result(stored: Command, whole_mirror: Path, tmp_path: Path) -> None:
+    """Also in an empty folder, whose source has the same crawl."""
     newest, *others = dict.fromkeys(row["crawl"] for row in stored("status", "--json").json()["coverage"])
-    ran = stored("query", "nosuch.example", "--count", "--subset", "warc", "--crawl", newest)
-    assert (ran.status, ran.out) == (0, "0\n")
-    assert ran.err.splitlines() == [
-        f"0 pages in {newest}",
-        "tip: only pages were searched; --subset all adds redirects, errors and robots.txt",
-        (
-            "tip: nosuch.example is the home page only; "
-            "'nosuch.example/*' is the site, '*.nosuch.example' includes subdomains"
-        ),
-    ]
+    for command in (stored, Command(tmp_path / "new", str(whole_mirror), tmp_path)):
+        ran = command("query", "nosuch.example", "--count", "--subset", "warc", "--crawl", newest)
+        assert (ran.status, ran.out) == (0, "0\n")
+        assert ran.err.splitlines()[-3:] == [
+            f"0 pages in {newest}",
+            "tip: only pages were searched; --subset all adds redirects, errors and robots.txt",
+            (
+                "tip: nosuch.example is the home page only; "
+                "'nosuch.example/*' is the site, '*.nosuch.example' includes subdomains"
+            ),
+        ]
     summary = f"0 pages in {1 + len(others)} crawls, {others[-1]} to {newest}"
     assert stored("query", "*.nosuch.example").err.splitlines()[0] == summary
     every = stored("query", "*.nosuch.example", "--subset", "all", "--crawl", newest)
     assert every.err == f"0 captures (pages, redirects and errors, robots.txt files) in {newest}\n"
     assert stored("query", "nosuch.example", "--quiet").err == ""
-
-
-def test_explains_an_empty_first_answer(whole_mirror: Path, tmp_path: Path) -> None:
-    """The newest crawl is the same, whether anything is stored or not."""
-    ask = Command(tmp_path / "data", str(whole_mirror), tmp_path)
-    crawl, *others = newest_first(path.name for path in (whole_mirror / "cc-index/collections").iterdir())
-    for _ in range(2):
-        ran = ask("query", "https://nosuch.example/x", "--crawl", crawl)
-        assert (ran.status, ran.out) == (0, "")
-        assert ran.err.splitlines()[-2] == f"0 pages in {crawl}"
-        newest = ask("query", "https://nosuch.example/x", "--crawl", "latest", "--count")
-        assert (newest.status, newest.out) == (0, "0\n")
-        assert f"0 pages in {crawl}\n" in newest.err
-        assert ask("harvest", "--crawl", others[-1], "--index", "cdx").status == 0

@@ -15,33 +15,9 @@ from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 
 SLOW = {
-    "aiohttp",
-    "asyncio",
-    "dask",
-    "distributed",
-    "duckdb",
-    "fastapi",
-    "filelock",
-    "fsspec",
-    "importlib.metadata",
-    "jinja2",
-    "mcp",
-    "numpy",
-    "numpy.ma",
-    "pandas",
-    "platformdirs",
-    "pyarrow",
-    "pyarrow.dataset",
-    "pyarrow.parquet",
-    "pydantic",
-    "pyiceberg",
-    "resiliparse",
-    "rich.console",
-    "s3fs",
-    "sqlite3",
-    "urllib.request",
-    "uvicorn",
-    "warcio",
+    *("aiohttp", "asyncio", "dask", "distributed", "duckdb", "fastapi", "filelock", "fsspec", "importlib.metadata"),
+    *("jinja2", "mcp", "numpy", "numpy.ma", "pandas", "platformdirs", "pyarrow", "pyarrow.dataset", "pyarrow.parquet"),
+    *("pydantic", "pyiceberg", "resiliparse", "rich.console", "s3fs", "sqlite3", "urllib.request", "uvicorn", "warcio"),
 }
 CRAWL = "CRAWL"
 """Stands for a crawl whose records are in the mirror."""

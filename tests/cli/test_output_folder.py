@@ -17,6 +17,7 @@ from catalogue.selection import stored_crawls
 from catalogue.store.locks import locked
 from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
+from tests.support.miniatures import OLD
 
 
 @pytest.fixture
@@ -75,32 +76,39 @@ def test_continues_after_a_kill(asking: Command, tmp_path: Path, mirror: Path, h
 
 
 @in_soak
-def test_repeats_deleted_and_incomplete_parts(
+def test_writes_missing_incomplete_and_damaged_parts(
     command: Command, tmp_path: Path, mirror: Path, whole_crawls: list[str]
 ) -> None:
     crawl, other = whole_crawls[0], whole_crawls[-1]
-    source = tmp_path / "source"
-    copytree(mirror, source)
-    here = Command(command.data, str(source), tmp_path)
+    source = Path(copytree(mirror, tmp_path / "source"))
+    here, found = Command(command.data, str(source), tmp_path), tmp_path / "found"
+    words = ("query", "*", "-o", "found/", *URLS, *COLUMNAR)
+
+    def written() -> list[str]:
+        ran = here(*words)
+        assert ran.status == 0
+        return [each for each in (crawl, other, OLD) if f"{each}: " in ran.err]
+
     lost = min(source.rglob(f"crawl={crawl}/subset=warc/*.parquet"))
     whole = lost.read_bytes()
     lost.unlink()
     assert here("harvest", "--crawl", crawl, "--crawl", other, "--yes").status == 1
-    ran = here("query", "*", "-o", "found/", "--columns", "url", *COLUMNAR)
-    assert ran.status == 1
-    assert "may be incomplete: 1 of the" in ran.err
+    ran = here(*words)
+    assert (ran.status, "may be incomplete: 1 of the" in ran.err) == (1, True)
     lost.write_bytes(whole)
     assert here("harvest", "--crawl", crawl).status == 0
-    ran = here("query", "*", "-o", "found/", "--columns", "url", *COLUMNAR)
-    assert ran.status == 0
-    assert crawl in ran.err
-    assert other not in ran.err
-    files = source.rglob(f"crawl={crawl}/subset=warc/*.parquet")
-    assert pq.read_table(tmp_path / "found" / f"{crawl}.parquet").num_rows == sum(
-        pq.read_metadata(file).num_rows for file in files
-    )
-    (tmp_path / "found" / f"{other}.parquet").unlink()
-    assert other in here("query", "*", "-o", "found/", "--columns", "url", *COLUMNAR).err
+    assert written() == [crawl]
+    assert here("harvest", "--crawl", OLD).status == 0
+    assert written() == [OLD]
+    for each in (crawl, other, OLD):
+        files = source.rglob(f"crawl={each}/subset=warc/*.parquet")
+        assert pq.read_metadata(found / f"{each}.parquet").num_rows == sum(pq.read_metadata(f).num_rows for f in files)
+    assert here("harvest", "--crawl", crawl, "--subset", "all").status == 0
+    assert "already" in here(*words).err
+    (found / f"{other}.parquet").unlink()
+    cut = found / f"{crawl}.parquet"
+    cut.write_bytes(cut.read_bytes()[:-1])
+    assert written() == [crawl, other]
 
 
 def test_writes_no_file_without_captures(asking: Command, tmp_path: Path) -> None:
@@ -122,24 +130,6 @@ def test_folder_has_as_many_captures_as_a_count(asking: Command, tmp_path: Path,
     assert asking("query", *words, "-o", "found/", *URLS).status == 0
     parts = (tmp_path / "found").glob("*.parquet")
     assert sum(pq.read_metadata(path).num_rows for path in parts) == total > 0
-
-
-@in_soak
-def test_includes_crawls_harvested_since(command: Command, tmp_path: Path, whole_crawls: list[str]) -> None:
-    crawl, other = whole_crawls[0], whole_crawls[-1]
-    assert command("harvest", "--crawl", crawl).status == 0
-    command("query", "*.com", "-o", "found/", *URLS)
-    assert command("harvest", "--crawl", other).status == 0
-    ran = command("query", "*.com", "-o", "found/", *URLS)
-    assert (other in ran.err, crawl in ran.err) == (True, False)
-    found = {each: pq.read_metadata(tmp_path / "found" / f"{each}.parquet").num_rows for each in (crawl, other)}
-    for each, rows in found.items():
-        assert rows == int(command("query", "*.com", "--count", "--crawl", each).out)
-    assert command("harvest", "--crawl", crawl, "--subset", "all").status == 0
-    assert "already" in command("query", "*.com", "-o", "found/", *URLS).err
-    cut = tmp_path / "found" / f"{crawl}.parquet"
-    cut.write_bytes(cut.read_bytes()[:-1])
-    assert crawl in command("query", "*.com", "-o", "found/", *URLS).err
 
 
 def test_subset_that_is_not_stored_is_an_error(command: Command, tmp_path: Path, whole_crawls: list[str]) -> None:
@@ -174,36 +164,6 @@ def test_continues_after_a_kill_before_the_ledger_entry(
     (tmp_path / "stored" / "answer.json").write_text(json.dumps(noted | {"parts": {}}))
     ran = asking("query", "*.org", "-o", "stored/", "--crawl", "latest")
     assert (ran.status, stored_crawls(harvested.session)[0] in ran.err) == (0, True)
-
-
-@in_part(3)
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (["*.is", "-o", "stored/"], "the captures of another query"),
-        (["*.org", "-o", "stored/", "--status", "200"], "the captures of another query"),
-        (["*.org", "-o", "stored/", "--columns", "url"], "the captures of another query"),
-        (["*.org", "-o", "stored/", "--format", "csv"], "the captures of another query"),
-        (["*.org", "-o", "other"], "contains other files"),
-        (["*.org", "-o", "no/such/"], "there is no folder"),
-        (["*.org", "-o", "new/", "--limit", "3"], "leave out --limit"),
-        (["*.org", "-o", "new/", "--format", "table"], "--format table cannot be written to a file"),
-        (["*.org", "-o", "new/", "--count"], "leave out --format and -o"),
-        (["*.org", "--by", "crawl"], "--by needs --count"),
-        (["*.org", "--count", "--by", "crawl", "--limit", "1"], "without a limit"),
-        (["*.org", "-o", "spoilt/"], "cannot be read"),
-    ],
-)
-def test_rejects_unusable_folders(asking: Command, stored: Path, tmp_path: Path, words: list[str], what: str) -> None:
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "file").touch()
-    (tmp_path / "spoilt").mkdir()
-    (tmp_path / "spoilt" / "answer.json").write_text("{")
-    copytree(stored, tmp_path / "stored")
-    ran = asking("query", *words)
-    assert (ran.status, ran.err.count("\n")) == (2, 1)
-    assert what in ran.err
-    assert not (tmp_path / "new").exists()
 
 
 @in_part(2)

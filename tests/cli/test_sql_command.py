@@ -17,7 +17,7 @@ from tests.support.commands import Command, Ran, ended
 from tests.support.warm import Forked
 
 VALUES = """select 2025 as n, true as yes, null as none, '' as empty, [1, 2] as list, sum(2)::hugeint as huge,
-    timestamp '2022-01-16 10:00:00' as time, 'a,b' as text"""
+    timestamp '2022-01-16 10:00:00' as time, 'a,b' as text, 'nan'::double as nan, '-inf'::float as inf"""
 
 
 def given(command: Command, text: str, *words: str) -> Ran:
@@ -34,21 +34,15 @@ def test_prints_a_table_or_json(asking: Command, harvested: catalogue.Catalogue)
     assert text.splitlines()[0].split() == ["crawl", "n"]
     assert asking("sql", "coverage", "--json").json_lines()[0]["files_harvested"] >= 1
     assert asking("sql", "describe row_groups").status == asking("sql", "checkpoint").status == 0
+    assert asking("sql", "select cc.crawl from crawls as cc limit 0").err == ""  # which is no lake
 
 
 def test_formats_values_only_on_a_terminal(asking: Command) -> None:
     row = asking("sql", VALUES).out.splitlines()[2]
-    assert re.split("  +", row) == ["2025", "true", "NULL", "[1, 2]", "2", "2022-01-16T10:00:00Z", "a,b"]
-    seen = on_a_terminal(asking, "sql", "select 2025 as n, true as yes, null as none").splitlines()[2]
-    assert seen.split() == ["2,025", "yes", "-"]
-
-
-def test_distinguishes_nan_and_infinity_from_null(asking: Command) -> None:
-    sql = "select 'nan'::double as a, '-inf'::float as b, null as c"
-    assert asking("sql", sql).out.splitlines()[2].split() == ["nan", "-inf", "NULL"]
-    assert asking("sql", sql, "--format", "csv").out == "a,b,c\nnan,-inf,\n"
-    assert on_a_terminal(asking, "sql", sql).splitlines()[2].split() == ["nan", "-inf", "-"]
-    assert asking("sql", sql, "--json").json_lines() == [{"a": None, "b": None, "c": None}]
+    values = ["2025", "true", "NULL", "[1, 2]", "2", "2022-01-16T10:00:00Z", "a,b", "nan", "-inf"]
+    assert re.split("  +", row) == values
+    words = ("sql", "select 2025 as n, true as yes, null as none, 'nan'::double as nan, '-inf'::float as inf")
+    assert on_a_terminal(asking, *words).splitlines()[2].split() == ["2,025", "yes", "-", "nan", "-inf"]
 
 
 def test_writes_every_format(asking: Command, tmp_path: Path) -> None:
@@ -62,10 +56,12 @@ def test_writes_every_format(asking: Command, tmp_path: Path) -> None:
         "huge": 2,
         "time": "2022-01-16T10:00:00Z",
         "text": "a,b",
+        "nan": None,
+        "inf": None,
     }
     header, values = csv.reader(io.StringIO(asking("sql", VALUES, "--format", "csv").out))
     assert header == list(row)
-    assert values == ["2025", "true", "", "", "[1, 2]", "2", "2022-01-16T10:00:00Z", "a,b"]
+    assert values == ["2025", "true", "", "", "[1, 2]", "2", "2022-01-16T10:00:00Z", "a,b", "nan", "-inf"]
     with (tmp_path / "rows.parquet").open("wb") as file:
         words = ["sql", "select i, [i] as list from range(2500) t(i)", "--format", "parquet"]
         with asking.start_on(file.fileno(), *words) as process:

@@ -109,12 +109,15 @@ def test_suggests_stored_and_listed_crawls(some: catalogue.Catalogue, mirror: Pa
     ):
         with pytest.raises(UnknownCrawl, match=f"^there is no crawl CC-MAIN-2099-01; the newest is {newest}$"):
             ask("CC-MAIN-2099-01")
+    refused: dict[str, dict[str, object]] = {
+        "^the query names no crawl": {"crawls": []},
+        r"^invalid match 'site'; use exact, prefix, host or domain$": {"match": "site"},
+    }
+    for message, options in refused.items():
+        with pytest.raises(QueryError, match=message):
+            some.captures("example.com", index="columnar", **options)  # type: ignore[arg-type]
     with pytest.raises(QueryError, match=f"^{OLD} is not among the crawls of the query: {newest}$"):
         some.captures("example.com", crawls="latest", index="columnar").space(OLD)
-    with pytest.raises(QueryError, match=r"^the query names no crawl"):
-        some.captures("example.com", crawls=[], index="columnar")
-    with pytest.raises(QueryError, match=r"^invalid match 'site'; use exact, prefix, host or domain$"):
-        some.captures("example.com", match="site", index="columnar")
     by_name, by_match = (
         some.captures("example.com", match=match, index="columnar").plan.query for match in ("host", Match.HOST)
     )

@@ -58,8 +58,12 @@ class Two:
         return found(ran)
 
     def ask(self, crawl: str, *patterns: str) -> Ran:
-        words = ["query", *(patterns or "*"), "--index", "columnar", "--crawl", crawl, "--columns", "url_surtkey"]
-        return self.command(*words, "--yes")
+        return self.command(*words_for(crawl, *patterns))
+
+
+def words_for(crawl: str, *patterns: str) -> list[str]:
+    words = ["query", *(patterns or "*"), "--index", "columnar", "--crawl", crawl, "--columns", "url_surtkey"]
+    return [*words, "--yes"]
 
 
 def found(ran: Ran) -> list[str]:
@@ -96,11 +100,8 @@ def test_queries_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path)
         with command.start("harvest", "--crawl", NEW) as harvest:
             at.gate.wait()
             assert at.keys(OLD) == keys_of(OLD)
-            sentence(
-                at.ask(NEW),
-                2,
-                f"{NEW} is not harvested yet; add --harvest, or run: catalogue harvest --crawl {NEW}$",
-            )
+            advice = f"add --harvest, or run: catalogue harvest --crawl {NEW}$"
+            sentence(at.ask(NEW), 2, f"{NEW} is not harvested yet; {advice}")
             assert command("plan", "*", "--crawl", OLD).status == 0
             stored = command("sql", "--json", "select crawl, count(*) as n from files group by all").json_lines()
             assert stored == [{"crawl": OLD, "n": FILES}]
@@ -180,9 +181,7 @@ def test_two_equal_queries(folder: Path, tmp_path: Path) -> None:
 
 def test_forget_during_a_query(folder: Path, harvested: Path, tmp_path: Path) -> None:
     with two(folder, tmp_path, Gate(nth(1, f"crawl={OLD}")), harvested) as at:
-        with at.command.start(
-            "query", "*", "--index", "columnar", "--crawl", OLD, "--columns", "url_surtkey", "--yes"
-        ) as query:
+        with at.command.start(*words_for(OLD)) as query:
             at.gate.wait()
             assert at.command("forget", "--crawl", OLD, "--yes").status == 0
             at.gate.open()
@@ -204,10 +203,8 @@ def test_server_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path) 
         two(folder, tmp_path, Gate(nth(1, f"crawl={NEW}")), harvested) as at,
         at.command.start("serve", "--port", "0") as server,
     ):
-        lines = (line.decode() for line in server.stderr)
-        address = re.search(
-            r"http://127\.0\.0\.1:\d+", next(each for each in lines if not each.startswith("files in "))
-        )
+        first = next(line for line in server.stderr if not line.startswith(b"files in ")).decode()
+        address = re.search(r"http://127\.0\.0\.1:\d+", first)
         assert address
         with at.command.start("harvest", "--crawl", NEW) as harvest:
             at.gate.wait()

@@ -64,16 +64,16 @@ def served(mirror: Path, harvested_data: Path, tmp_path: Path) -> Iterator[tuple
 
 
 def test_pyiceberg_equals_a_full_scan(path: Path, table: Any, all_rows: pa.Table, truth: Truth) -> None:
+    """Our table from several threads, and the written one by pyiceberg alone."""
     columns = ("crawl", "subset", "warc_record_offset", "fetch_time")
-    by_itself = plain(path)
-    for at, requested in enumerate(questions(all_rows, 6)):
-        expected = truth(requested.where)
-        if at % 2:
-            found = table.scan(requested.where, columns[2:]).to_arrow()
-            assert set(found.column_names) == set(columns[2:])
-        else:
-            found = by_itself.scan(requested.where, columns).to_arrow()
-        assert sums(found) == expected, requested.where
+    requested = [each.where for each in questions(all_rows, 8)]
+    with ThreadPoolExecutor(4) as executor:
+        found = executor.map(lambda where: table.scan(where, columns[2:]).to_arrow(), requested)
+        for where, rows in zip(requested, found, strict=True):
+            assert set(rows.column_names) == set(columns[2:])
+            assert sums(rows) == truth(where), where
+    for where in requested[::2]:
+        assert sums(plain(path).scan(where, columns).to_arrow()) == truth(where), where
 
 
 @in_soak
@@ -186,17 +186,6 @@ def test_table_needs_an_open_catalogue(harvested_data: Path, settings: Settings)
         assert scan.to_arrow().num_rows == 1
     with pytest.raises(StoreError, match="open the catalogue again"):
         scan.to_arrow()
-
-
-@in_soak
-def test_scans_from_many_threads(table: Any, all_rows: pa.Table, truth: Truth) -> None:
-    requested = [each.where for each in questions(all_rows, 8, seed=8)]
-    with ThreadPoolExecutor(4) as executor:
-        found = executor.map(
-            lambda where: table.scan(where, ("warc_record_offset", "fetch_time")).to_arrow(), requested
-        )
-        for where, each in zip(requested, found, strict=True):
-            assert sums(each) == truth(where)
 
 
 def test_filters_on_crawl_that_is_not_selected(table: Any, path: Path, all_rows: pa.Table, truth: Truth) -> None:

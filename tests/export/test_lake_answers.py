@@ -13,17 +13,14 @@ import pytest
 import catalogue
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer
-from catalogue.export.ducklake_sql import lake_path
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.query.literals import literal
-from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.support.amounts import in_soak
 from tests.support.lakes import (
     SUMS,
     Truth,
     ask_shell,
-    exported_files,
     in_order,
     needs_extensions,
     opened,
@@ -170,30 +167,3 @@ def test_times_are_the_same_in_every_time_zone(
     found = ask_shell(lakes["sqlite"], str(mirror), [f"SET TimeZone = '{zone}'; {sums}" for zone in ZONES])
     assert found == [[{"crawl": crawl, **truth(f"crawl = '{crawl}'")} for crawl in crawls]] * len(ZONES)
     assert len(crawls) > 2
-
-
-@in_soak
-def test_backfill_lets_fewer_files_be_opened(
-    untaught_data: Path, settings: Settings, mirror: Path, tmp_path: Path
-) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "footers.sqlite").write_bytes((untaught_data / "footers.sqlite").read_bytes())
-    with catalogue.open(data, settings=settings) as cat:
-        cat.export_ducklake()
-        sql = "EXPLAIN ANALYZE SELECT url FROM cc.captures WHERE url_surtkey = ?"
-        keys = [file.max_key for file in exported_files(cat) if file.max_key][::5]
-
-        def requested() -> tuple[int, list[tuple[object, ...]]]:
-            """Return files read for these keys, and snapshots."""
-            with opened(lake_path(cat.session), mirror) as connection:
-                plans = [connection.execute(sql, [key]).fetchall()[0][1] for key in keys]
-                read = sum(int(re.findall(r"Total Files Read: (\d+)", plan)[0]) for plan in plans)
-                return read, connection.execute("FROM cc.snapshots()").fetchall()
-
-        before, history = requested()
-        cat.backfill().run()
-        cat.export_ducklake()
-        after, same = requested()
-        assert after < before
-        assert same == history

@@ -168,13 +168,6 @@ def test_statements_and_queries_attach_the_lake(with_lake: Command, settings: Se
     assert others
 
 
-def test_statement_without_a_lake_names_the_command(command: Command) -> None:
-    ran = command("sql", "select count(*) from cc.captures")
-    assert ran.status == 2
-    assert "run: catalogue export ducklake" in ran.err
-    assert command("sql", "select cc.crawl from crawls as cc limit 0").err == ""
-
-
 @in_soak
 def test_export_without_extensions_reports_what_reads_it(
     command: Command, settings: Settings, monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,7 @@ import gzip
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,17 @@ class Until:
 
 
 def listed(mirror: Path, crawl: str) -> list[IndexFile]:
-    return parse_manifest(crawl, (mirror / f"crawl-data/{crawl}/cc-index-table.paths.gz").read_bytes())
+    return parse_manifest(crawl, (mirror / manifest_of(crawl)).read_bytes())
+
+
+def manifest_of(crawl: str) -> str:
+    return f"crawl-data/{crawl}/cc-index-table.paths.gz"
+
+
+def served_files(mirror: Path, crawl: str) -> dict[str, bytes]:
+    """Return the index files of a crawl, its manifest and the list of crawls."""
+    paths = [*(file.path for file in listed(mirror, crawl)), manifest_of(crawl), "collinfo.json"]
+    return {path: (mirror / path).read_bytes() for path in paths}
 
 
 @pytest.fixture(scope="session")
@@ -90,7 +101,7 @@ def test_makes_one_request_a_file_once(mirror: Path, crawls: list[str], tmp_path
         cat.harvest("all", subsets="all")
         requested = Counter(exchange.path for exchange in server.log)
         files = [file.path for name in crawls for file in listed(mirror, name)]
-        manifests = [f"crawl-data/{name}/cc-index-table.paths.gz" for name in crawls]
+        manifests = [manifest_of(name) for name in crawls]
         assert requested == Counter([*files, *manifests, "collinfo.json"])
         assert {exchange.method for exchange in server.log} == {"GET"}
         assert all(
@@ -110,8 +121,7 @@ def test_stores_the_footers_of_the_files(harvested_data: Path, footers: dict[str
 
 def test_tail_length_follows_earlier_footers(mirror: Path, crawl: str, store: Store, footers: dict[str, bytes]) -> None:
     files = listed(mirror, crawl)
-    with FaultServer(mirror) as server:
-        source = polite(server)
+    with FaultServer(mirror) as server, closing(polite(server)) as source:
         run(source, store, crawl)
         store.delete("files", [files[0].path])
         server.reset()
@@ -119,7 +129,6 @@ def test_tail_length_follows_earlier_footers(mirror: Path, crawl: str, store: St
         largest = max(len(footers[f.path]) for f in files if f.subset == files[0].subset)
         (exchange,) = server.log
         assert exchange.body_bytes_sent < max(2 * largest, 16 << 10)
-        source.close()
 
 
 def test_footer_longer_than_the_tail_takes_another_request(
@@ -131,12 +140,10 @@ def test_footer_longer_than_the_tail_takes_another_request(
     footer = footers[file.path][:-1] + _long_field(3 * USUAL_TAIL) + b"\0"
     data_end = len(real) - 8 - len(footers[file.path])
     content = real[:data_end] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
-    manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
+    manifest = manifest_of(crawl)
     files = {file.path: content, manifest: gzip.compress(file.path.encode())}
-    with FaultServer(files) as server:
-        source = polite(server)
+    with FaultServer(files) as server, closing(polite(server)) as source:
         run(source, store, crawl)
-        source.close()
         assert [exchange.path for exchange in server.log] == [manifest, file.path, file.path]
         assert sum(e.body_bytes_sent for e in server.log[1:]) == len(footer) + 8
     assert stored(store) == {file.path: footer}
@@ -223,20 +230,15 @@ def test_failing_file_is_reported_and_others_continue(mirror: Path, crawl: str, 
 
 
 def test_reports_invalid_footers(mirror: Path, crawl: str, store: Store) -> None:
-    files = listed(mirror, crawl)
-    served: dict[str, bytes] = {file.path: (mirror / file.path).read_bytes() for file in files}
-    manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
-    served[manifest] = (mirror / manifest).read_bytes()
+    files, served = listed(mirror, crawl), served_files(mirror, crawl)
     victims = [file.path for file in files[:5]]
     served[victims[0]] = served[victims[0]][:-4] + b"PARE"
     served[victims[1]] = served[victims[1]][:-4] + b"HTML"
     served[victims[2]] = served[victims[2]][:-8] + b"\xff\xff\xff\x7fPAR1"
     served[victims[3]] = served[victims[3]][:-400] + b"\xff" * 392 + served[victims[3]][-8:]
     served[victims[4]] = b""
-    with FaultServer(served) as server:
-        source = polite(server)
+    with FaultServer(served) as server, closing(polite(server)) as source:
         outcome = run(source, store, crawl)
-        source.close()
     assert set(outcome.failures) == set(victims)
     assert all(path in reason for path, reason in outcome.failures.items())
     assert "encrypted" in outcome.failures[victims[0]]
@@ -245,24 +247,18 @@ def test_reports_invalid_footers(mirror: Path, crawl: str, store: Store) -> None
 
 
 def test_rejects_crawls_without_columnar_index(mirror: Path, store: Store) -> None:
-    with FaultServer(mirror) as server:
-        source = polite(server)
+    with FaultServer(mirror) as server, closing(polite(server)) as source:
         with pytest.raises(UnknownCrawl, match="no columnar index"):
             run(source, store, "CC-MAIN-2012")
         assert not server.log
         with pytest.raises(UnknownCrawl, match="no columnar index of CC-MAIN-2019-99"):
             run(source, store, "CC-MAIN-2019-99")
-        source.close()
 
 
 def test_refresh_updates_changed_and_removes_unlisted_files(
     mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes]
 ) -> None:
-    files = listed(mirror, crawl)
-    manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
-    served = {file.path: (mirror / file.path).read_bytes() for file in files}
-    for name in (manifest, "collinfo.json"):
-        served[name] = (mirror / name).read_bytes()
+    files, served = listed(mirror, crawl), served_files(mirror, crawl)
     first, second = [file.path for file in files if file.subset == "warc"][:2]
     with FaultServer(served) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
         cat.harvest(crawl, subsets="all")
@@ -275,7 +271,7 @@ def test_refresh_updates_changed_and_removes_unlisted_files(
         twice = cat.captures("*", columns=["url"], subsets="all").to_arrow()
         assert twice.num_rows == sum(cat.files()["num_rows"])
         del served[files[0].path]
-        served[manifest] = gzip.compress("\n".join(file.path for file in files[1:]).encode())
+        served[manifest_of(crawl)] = gzip.compress("\n".join(file.path for file in files[1:]).encode())
         with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
             cat.captures("*", columns=["fetch_time"], subsets="all").to_arrow()  # URLs may be in the cache
         cat.harvest(crawl, subsets="all", refresh=True)
@@ -284,9 +280,7 @@ def test_refresh_updates_changed_and_removes_unlisted_files(
 
 
 def test_skips_listed_crawls_without_an_index(mirror: Path, crawl: str, tmp_path: Path) -> None:
-    manifest = f"crawl-data/{crawl}/cc-index-table.paths.gz"
-    served = {file.path: (mirror / file.path).read_bytes() for file in listed(mirror, crawl)}
-    served[manifest] = (mirror / manifest).read_bytes()
+    served = served_files(mirror, crawl)
     served["collinfo.json"] = b'[{"id": "CC-MAIN-2099-01"}, {"id": "%s"}]' % crawl.encode()
     with FaultServer(served) as server:
         command = Command(tmp_path / "data", server.url, tmp_path)

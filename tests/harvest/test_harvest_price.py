@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import catalogue
-from catalogue import Catalogue
 from catalogue.demo import Miniature
 from catalogue.harvest.harvest_crawls import FILES_OF_A_SUBSET
 from catalogue.settings import Settings
@@ -34,13 +33,10 @@ def test_large_harvests_of_several_crawls_need_consent(command: Command, miniatu
 
 
 def test_dry_run_reports_the_price_and_harvests_nothing(command: Command, crawl: str) -> None:
-    needed = command("harvest", "--crawl", crawl, "--subset", "all", "--dry-run", "--json").json()
-    files = 3 * FILES_OF_A_SUBSET
+    words = ("harvest", "--crawl", crawl, "--subset", "all", "--dry-run")
+    needed, files = command(*words, "--json").json(), 3 * FILES_OF_A_SUBSET
     assert (needed["crawls"], needed["files"], needed["requests"]) == (1, files, files + 1)
-    assert (
-        f"{files} files: {files + 1} requests"
-        in command("harvest", "--crawl", crawl, "--subset", "all", "--dry-run").out
-    )
+    assert f"{files} files: {files + 1} requests" in command(*words).out
     assert command("status", "--json").json()["coverage"] == []
 
 
@@ -51,13 +47,8 @@ def test_price_of_a_known_crawl_is_that_of_its_missing_files(
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
         cat.harvest(crawl)
         stored = len(cat.files())
-        assert files_needed(cat, crawl) == 0
-        assert files_needed(cat, crawl, subsets="all") == len(listed) - stored
+        for subsets, missing in (("warc", 0), ("all", len(listed) - stored)):
+            needed = cat.harvest_estimate(crawl, subsets=subsets)
+            assert (needed.files, needed.requests) == (missing, missing)
         needed = cat.harvest_estimate(crawl, refresh=True)
         assert (needed.files, needed.requests) == (stored, stored + 1)
-
-
-def files_needed(cat: Catalogue, crawl: str, subsets: str = "warc") -> int:
-    needed = cat.harvest_estimate(crawl, subsets=subsets)
-    assert needed.files == needed.requests
-    return needed.files

@@ -93,13 +93,20 @@ def test_refuses_invalid_manifests(exported: Path, change: Callable[[Fields], ob
         unpack_manifest(json.dumps(manifest).encode(), "place")
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff", b"7"])
-def test_refuses_what_is_not_a_snapshot(empty: Catalogue, tmp_path: Path, data: bytes) -> None:
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (None, "there is no snapshot at"),
+        *((data, r"snapshot\.json: ") for data in (b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff", b"7")),
+        (pack_manifest([]), "has no crawls yet; if it is being exported, wait"),
+    ],
+    ids=["missing", "empty", "half", "list", "null", "deep", "not UTF-8", "number", "without crawls"],
+)
+def test_refuses_what_is_not_a_snapshot(empty: Catalogue, tmp_path: Path, data: bytes | None, message: str) -> None:
     (tmp_path / "other").mkdir()
-    with pytest.raises(BadSnapshot, match="there is no snapshot at"):
-        empty.pull(str(tmp_path / "other"))
-    (tmp_path / "other" / MANIFEST).write_bytes(data)
-    with pytest.raises(BadSnapshot, match=r"cannot be used: snapshot\.json: "):
+    if data is not None:
+        (tmp_path / "other" / MANIFEST).write_bytes(data)
+    with pytest.raises(BadSnapshot, match=message):
         empty.pull(str(tmp_path / "other"))
     assert not empty.session.store_path.exists()
 
@@ -133,22 +140,14 @@ def with_line(*values: object) -> Callable[[Path], object]:
     return rewritten(lambda data: json.dumps(values).encode() + data[data.index(b"\n") :])
 
 
-def with_part(length: object) -> Callable[[Path], object]:
-    """Change the length of the first part of the first entry."""
+def with_item(at: int, value: object) -> Callable[[Path], object]:
+    """Change an item of the first line: 0 is the key, 1 the length of the value, 2 that of its first part."""
 
     def changed(data: bytes) -> bytes:
         line, _, rest = data.partition(b"\n")
-        key, value, _, *others = json.loads(line)
-        return json.dumps([key, value, length, *others]).encode() + b"\n" + rest
-
-    return rewritten(changed)
-
-
-def with_key(key: object) -> Callable[[Path], object]:
-    def changed(data: bytes) -> bytes:
-        line, _, rest = data.partition(b"\n")
-        _, *lengths = json.loads(line)
-        return json.dumps([key, *lengths]).encode() + b"\n" + rest
+        items = json.loads(line)
+        items[at] = value
+        return json.dumps(items).encode() + b"\n" + rest
 
     return rewritten(changed)
 
@@ -182,11 +181,11 @@ def bomb(path: Path) -> None:
         (with_line("key", 100), "is damaged or has another form"),
         (with_line("key"), "is damaged or has another form"),
         (with_line(), "is damaged or has another form"),
-        (with_part(-1), "an entry with"),
-        (with_part(1 << 40), "parts of"),
-        (with_part(0), "parts of"),
-        (with_part(1.0), "float instead of int"),
-        (with_key(None), "NoneType instead of str"),
+        (with_item(2, -1), "an entry with"),
+        (with_item(2, 1 << 40), "parts of"),
+        (with_item(2, 0), "parts of"),
+        (with_item(2, 1.0), "float instead of int"),
+        (with_item(0, None), "NoneType instead of str"),
         (bomb, "is damaged or has another form"),
     ],
 )
@@ -209,9 +208,8 @@ def test_survives_mutated_files(exported: Path, place: Path, empty: Catalogue) -
         position = (number * len(data)) // mutations
         changed = data[:position] + bytes([data[position] ^ (1 + position % 255)]) + data[position + 1 :]
         replace_file(place, partial(Path.write_bytes, data=changed))
-        refused(
-            empty, place, "nothing of it was stored", compare=100
-        )  # another name of a file is found at the source alone
+        # Another name of a file is found at the source alone.
+        refused(empty, place, "nothing of it was stored", compare=100)
 
 
 # ---- the values ----

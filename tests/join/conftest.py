@@ -11,6 +11,7 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.settings import Settings
+from tests.join.test_join import Oracle
 from tests.support.mirrors import whole_table
 
 
@@ -19,6 +20,23 @@ def rows(whole_mirror: Path) -> pa.Table:
     """All captures, sorted by key, with the columns that tests compare."""
     names = ["url_surtkey", "url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
     return whole_table(whole_mirror, [*names, "crawl", "subset"]).sort_by([("url_surtkey", "ascending")])
+
+
+@pytest.fixture(scope="module")
+def crawls(both: Catalogue) -> list[str]:
+    """The crawls that have both indexes, oldest first."""
+    return sorted({*both.session.metadata().crawls}.intersection(both.session.block_lists.stored))
+
+
+@pytest.fixture(scope="module")
+def oracle(rows: pa.Table, crawls: list[str]) -> Oracle:
+    return Oracle(rows, crawls)
+
+
+@pytest.fixture(scope="module")
+def some(rows: pa.Table, crawls: list[str]) -> Oracle:
+    """Of two crawls, which are smaller."""
+    return Oracle(rows, crawls[-2:])
 
 
 @pytest.fixture(scope="session")

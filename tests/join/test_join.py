@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from catalogue import Catalogue
+from catalogue.errors import TooExpensive
 from catalogue.join.join import JoinQuery, join
 from catalogue.join.joined import Joined, JoinEstimate
 from catalogue.join.slices import Sizes
@@ -118,20 +119,9 @@ def run(  # noqa: PLR0913 - those of a join
     return join(cat.session, asked, list(texts), output, agree=agree, budget=budget, report=report, sizes=sizes)
 
 
-@pytest.fixture(scope="module")
-def crawls(both: Catalogue) -> list[str]:
-    return sorted({*both.session.metadata().crawls}.intersection(both.session.block_lists.stored))
-
-
-@pytest.fixture(scope="module")
-def oracle(rows: pa.Table, crawls: list[str]) -> Oracle:
-    return Oracle(rows, crawls)
-
-
-@pytest.fixture(scope="module")
-def some(rows: pa.Table, crawls: list[str]) -> Oracle:
-    """Of two crawls, which are smaller."""
-    return Oracle(rows, crawls[-2:])
+def refuse(_: object) -> None:
+    """Refuse the cost of a join."""
+    raise TooExpensive("no")
 
 
 def texts_of(oracle: Oracle, count: int, seed: int) -> list[str]:
@@ -157,24 +147,32 @@ def hosts_of(oracle: Oracle, count: int, seed: int) -> list[str]:
 
 
 @in_part(2)
-@pytest.mark.parametrize("index", ["columnar", "cdx"])
-def test_exact_keys_of_all_eras(both: Catalogue, oracle: Oracle, index: str, tmp_path: Path) -> None:
-    texts = texts_of(oracle, 25, seed=5)
-    done = run(both, texts, tmp_path / "out", "inner", index=index, crawls=oracle.crawls)
-    assert done.complete
-    assert of_result(done) == expected(oracle, texts, "inner", Match.EXACT)
-
-
-@in_part(2)
 @pytest.mark.parametrize(
-    ("how", "index"),
-    [("semi", "cdx"), ("anti", "columnar"), ("crawls", "columnar"), ("crawls", "cdx"), ("latest", "cdx")],
+    ("how", "index", "of"),
+    [
+        *(("inner", index, "all eras") for index in ("columnar", "cdx")),
+        *((how, "cdx", "two crawls") for how in ("semi", "crawls", "latest")),
+        *((how, "columnar", "two crawls") for how in ("anti", "crawls")),
+        *(("inner", "columnar", "disk"), ("anti", "columnar", "disk"), ("semi", "cdx", "disk")),
+        *((how, "columnar", "keys alone") for how in KINDS),
+    ],
 )
-def test_exact_keys(both: Catalogue, some: Oracle, how: str, index: str, tmp_path: Path) -> None:
-    texts = texts_of(some, 30, seed=len(how))
-    done = run(both, texts, tmp_path / "out", how, index=index, crawls=some.crawls)
+def test_exact_keys(
+    both: Catalogue, oracle: Oracle, some: Oracle, how: str, index: str, of: str, tmp_path: Path
+) -> None:
+    """Also of keys that stay on disk, and of lists that have no URLs."""
+    rows = oracle if of == "all eras" else some
+    texts, sizes = texts_of(rows, 80 if of == "disk" else 40, seed=len(how)), SMALL
+    if of == "disk":
+        texts = [text for text in texts if all(key.isascii() for key in keys_of(text))]
+        sizes = replace(SMALL, keys=1_000, row_groups=1_000, blocks=1_000, batch=64)
+    elif of == "keys alone":
+        keys = [key for text in texts for key in keys_of(text)]
+        texts = [*keys, *keys[::3]]
+        sizes = replace(SMALL, keys=1_000, row_groups=1_000, batch=64 if how in {"semi", "crawls"} else 4)
+    done = run(both, texts, tmp_path / "out", how, sizes=sizes, index=index, crawls=rows.crawls)
     assert done.complete
-    assert of_result(done) == expected(some, texts, how, Match.EXACT)
+    assert of_result(done) == expected(rows, texts, how, Match.EXACT)
 
 
 @in_part(2)
@@ -220,15 +218,6 @@ def test_filters(both: Catalogue, rows: pa.Table, some: Oracle, tmp_path: Path) 
     assert of_result(done) == expected(right, texts, "inner", Match.EXACT)
 
 
-@in_part(3)
-@pytest.mark.parametrize(("how", "index"), [("inner", "columnar"), ("anti", "columnar"), ("semi", "cdx")])
-def test_keys_that_stay_on_disk(both: Catalogue, some: Oracle, how: str, index: str, tmp_path: Path) -> None:
-    texts = [text for text in texts_of(some, 80, seed=6) if all(key.isascii() for key in keys_of(text))]
-    sizes = replace(SMALL, keys=1_000, row_groups=1_000, blocks=1_000, batch=64)
-    done = run(both, texts, tmp_path / how, how, sizes=sizes, index=index, crawls=some.crawls)
-    assert of_result(done) == expected(some, texts, how, Match.EXACT)
-
-
 @in_part(2)
 @pytest.mark.parametrize(
     ("how", "where", "chosen"),
@@ -245,16 +234,6 @@ def test_conditions_that_need_no_other_column(
     done = run(both, texts, tmp_path / "out", how, index="columnar", where=where, crawls=some.crawls)
     assert of_result(done) == wanted
     assert wanted != expected(some, texts, how, Match.EXACT)
-
-
-@in_part(3)
-@pytest.mark.parametrize(("how", "batch"), [*zip(KINDS, [4, 64, 4, 64, 4], strict=True)])
-def test_lists_of_keys_alone(both: Catalogue, some: Oracle, how: str, batch: int, tmp_path: Path) -> None:
-    keys = [key for text in texts_of(some, 50, seed=7) for key in keys_of(text)]
-    texts = [*keys, *keys[::3]]
-    sizes = replace(SMALL, keys=1_000, row_groups=1_000, batch=batch)
-    done = run(both, texts, tmp_path / "out", how, sizes=sizes, index="columnar", crawls=some.crawls)
-    assert of_result(done) == expected(some, texts, how, Match.EXACT)
 
 
 def test_inner_join_of_which_only_keys_are_wanted(both: Catalogue, some: Oracle) -> None:

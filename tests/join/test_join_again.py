@@ -14,9 +14,8 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.formatting import plural, size
-from catalogue.join.joined import JoinEstimate
 from catalogue.surt import Match
-from tests.join.test_join import SMALL, Oracle, expected, of_result, run, texts_of
+from tests.join.test_join import SMALL, Oracle, expected, of_result, refuse, run, texts_of
 from tests.support.amounts import in_part, in_soak
 from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.mirrors import copy_crawl
@@ -94,13 +93,10 @@ def test_finished_join_is_not_done_again(both: Catalogue, oracle: Oracle, crawl:
 
 
 def test_refused_start_leaves_the_output_free(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
-    texts = texts_of(oracle, 20, seed=4)
-
-    def refuse(_: JoinEstimate) -> None:
-        raise TooExpensive("no")
-
+    texts, before = texts_of(oracle, 20, seed=4), both.requests
     with pytest.raises(TooExpensive):
         run(both, texts, tmp_path / "out", "inner", crawls=crawl, agree=refuse)
+    assert both.requests == before
     with pytest.raises(QueryError):
         run(both, ["no url"], tmp_path / "out", "semi", crawls=crawl)
     with pytest.raises(QueryError):
@@ -213,10 +209,6 @@ def test_refused_cost_keeps_a_finished_result(
     first = run(cat, texts, tmp_path / "out", "inner", crawls=crawl, index="cdx")
     assert first.complete
     cat.harvest(crawl, subsets="all", refresh=True)
-
-    def refuse(_: JoinEstimate) -> None:
-        raise TooExpensive("no")
-
     with pytest.raises(TooExpensive):
         run(cat, texts, tmp_path / "other", "inner", crawls=crawl, index="cdx", agree=refuse)
     assert of_result(run(cat, texts, tmp_path / "out", "inner", crawls=crawl, index="cdx")) == of_result(first)

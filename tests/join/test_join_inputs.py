@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue import Catalogue, url_surtkey
-from catalogue.errors import QueryError, TooExpensive
+from catalogue.errors import QueryError
+from tests.join.test_join import refuse
 from tests.support.amounts import in_part
 from tests.support.commands import Command, ended
 from tests.support.warm import Forked
@@ -215,10 +216,6 @@ def test_refused_join_leaves_nothing(both: Catalogue, crawl: str, output: str, t
     (tmp_path / "urls.txt").write_bytes(text(*URLS, "no url"))
     (tmp_path / "there").mkdir()
     before = {*tmp_path.rglob("*")}
-
-    def refuse(_: object) -> None:
-        raise TooExpensive("over budget")
-
     refused: list[dict[str, Any]] = [{"agree": refuse}, {"on": "url"}, {"columns": ["none"], "index": "cdx"}]
     for options in refused:
         with pytest.raises(QueryError):
@@ -325,17 +322,3 @@ def test_command_line(mirror_of: Command, crawl: str, tmp_path: Path) -> None:
     for given, more, rows in (text(*URLS), [], 3), (FILES["tabs.tsv"], [], 3), (columns, ["--on", "link"], 4):
         with Forked([*words, *more], mirror_of.environment(), tmp_path, given=given) as piped:
             assert ended(piped).json()["rows"] == rows
-    for wrong, message in (
-        (["urls.csv", "-o", "urls.csv"], "a join writes Parquet"),
-        (["urls.csv", "--crawl", crawl], "no output"),
-        (["urls.csv", "--crawl", crawl, "-o", "."], "contains other files"),
-        (["urls.csv", "--crawl", crawl, "-o", "x", "--on", "b"], "has no column b; there are link, n"),
-        (["urls.csv", "--crawl", "CC-MAIN-2020-10", "-o", "x"], "CC-MAIN-2020-10"),
-        (
-            ["urls.csv", "--crawl", crawl, "-o", "y", "--index", "cdx", "--columns", "url_path"],
-            "has no column url_path",
-        ),
-    ):
-        ran = mirror_of("join", *wrong)
-        assert ran.status == 2
-        assert message in ran.err, ran.err

@@ -11,12 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.errors import TooExpensive
 from catalogue.join.joined import JoinEstimate
 from catalogue.progress import Progress
 from catalogue.surt import Match
@@ -29,18 +27,8 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 @pytest.fixture(scope="module")
-def crawls(both: Catalogue) -> list[str]:
-    return sorted({*both.session.metadata().crawls}.intersection(both.session.block_lists.stored))[-3:]
-
-
-@pytest.fixture(scope="module")
-def oracle(rows: pa.Table, crawls: list[str]) -> Oracle:
-    return Oracle(rows, crawls)
-
-
-@pytest.fixture(scope="module")
-def some(rows: pa.Table, crawls: list[str]) -> Oracle:
-    return Oracle(rows, crawls[-2:])
+def crawls(crawls: list[str]) -> list[str]:
+    return crawls[-3:]
 
 
 def ranges_of(log: list[Exchange]) -> dict[str, list[tuple[int, int]]]:
@@ -81,16 +69,6 @@ def test_estimate_reads_nothing(both: Catalogue, oracle: Oracle, crawls: list[st
     assert [each.crawl for each in estimate.crawls] == crawls[::-1]
     assert estimate.requests == sum(each.requests for each in estimate.crawls) > 0
     assert estimate.rows == len(texts)
-
-
-def test_cost_that_is_refused_reads_nothing(both: Catalogue, oracle: Oracle, crawls: list[str], tmp_path: Path) -> None:
-    def refuse(_: JoinEstimate) -> None:
-        raise TooExpensive("no")
-
-    before = both.requests
-    with pytest.raises(TooExpensive):
-        both.join(texts_of(oracle, 5, seed=2), tmp_path / "out", crawls=crawls, agree=refuse)
-    assert both.requests == before
 
 
 @in_part(2)

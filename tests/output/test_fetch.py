@@ -32,6 +32,7 @@ from tests.support.commands import Command, wait_until
 from tests.support.faults import FaultServer
 from tests.support.fetched import MANY, check, many_rows, records_in
 
+Rows = list[dict[str, Any]]
 rows = pytest.fixture(scope="module")(many_rows)
 
 
@@ -63,9 +64,7 @@ def test_requests_each_capture_once(captures: list[Capture], max_gap: int) -> No
         assert one.path != other.path or other.range.start - one.range.end > max_gap
 
 
-def test_requests_and_bytes_equal_the_estimate(
-    harvested_data: Path, mirror: Path, tmp_path: Path, rows: list[dict[str, Any]]
-) -> None:
+def test_requests_and_bytes_equal_the_estimate(harvested_data: Path, mirror: Path, tmp_path: Path, rows: Rows) -> None:
     for bandwidth in (1e3, 1e8):
         with LoopbackServer(mirror) as server:
             settings = Settings(source=server.url, cache=tmp_path, bandwidth=bandwidth)
@@ -86,7 +85,7 @@ def test_requests_and_bytes_equal_the_estimate(
 
 
 def test_fetched_records_equal_the_archives(
-    harvested: Catalogue, mirror: Path, tmp_path: Path, crawl: str, rows: list[dict[str, Any]]
+    harvested: Catalogue, mirror: Path, tmp_path: Path, crawl: str, rows: Rows
 ) -> None:
     done = harvested.fetch(rows, tmp_path / "out.warc.gz", about="captures of\r\n*.com")
     assert (done.files, done.failed) == (["out.warc.gz"], {})
@@ -104,7 +103,7 @@ def test_fetched_records_equal_the_archives(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.warc.gz", "out.warc.gz.ledger"]
 
 
-def test_splits_files_by_size(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_splits_files_by_size(harvested: Catalogue, tmp_path: Path, rows: Rows) -> None:
     whole = harvested.fetch(rows, tmp_path / "one.warc.gz")
     done = harvested.fetch(rows, tmp_path / "many.warc.gz", most=whole.bytes // 4)
     assert done.files == [f"many-{number:05}.warc.gz" for number in range(len(done.files))]
@@ -137,7 +136,7 @@ def test_does_not_convert_arc_records_without_time() -> None:
         warc_format().encode(read_record(capture(member, time=None), member))
 
 
-def test_skips_records_that_a_format_cannot_store(settings: Settings, rows: list[dict[str, Any]]) -> None:
+def test_skips_records_that_a_format_cannot_store(settings: Settings, rows: Rows) -> None:
     odd = rows[3]["url"]
 
     def make(record: Record) -> bytes:
@@ -154,7 +153,7 @@ def test_skips_records_that_a_format_cannot_store(settings: Settings, rows: list
     assert not lasting
 
 
-def test_reports_rows_without_a_record(harvested: Catalogue, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_reports_rows_without_a_record(harvested: Catalogue, tmp_path: Path, rows: Rows) -> None:
     odd = [rows[0] | {name: ["x"]} for name in ("url", "warc_filename", "warc_record_offset")]
     done = harvested.fetch([*odd, rows[0]], tmp_path / "out.warc.gz")
     assert (done.records, len(done.unusable)) == (1, 3)
@@ -162,7 +161,7 @@ def test_reports_rows_without_a_record(harvested: Catalogue, tmp_path: Path, row
     assert (done.records, len(done.unusable)) == (1, 3)
 
 
-def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: list[dict[str, Any]]) -> None:
+def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: Rows) -> None:
     found = list(harvested.records(rows[:20] + rows[:3]))
     assert Counter(record.url for record in found) == Counter(row["url"] for row in rows[:20])
     frame = harvested.captures("*.com", crawls=crawl, limit=3, subsets="all").to_pandas()
@@ -176,9 +175,7 @@ def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: list[d
 # ---- continuing ----
 
 
-def test_resumed_fetch_equals_one_run(
-    asking: Command, mirror: Path, tmp_path: Path, crawl: str, rows: list[dict[str, Any]]
-) -> None:
+def test_resumed_fetch_equals_one_run(asking: Command, mirror: Path, tmp_path: Path, crawl: str, rows: Rows) -> None:
     expected = Counter(row["url"] for row in rows)
     words = ["fetch", MANY, "--crawl", crawl, "--subset", "all", "-o", "out.warc.gz", "--yes", "--max-size", "50kB"]
     killed = 0

@@ -14,9 +14,10 @@ from tests.support.crawls import crawl_of, table
 from tests.support.forms import FORMS, fill, sixty_records, urls_in, urls_of
 from tests.support.served_records import harvest
 
+Link = Callable[[Path, Path], None]
 records = pytest.fixture(scope="module")(sixty_records)
 SECRET = b"a file of the user"
-KINDS: list[Callable[[Path, Path], None]] = [os.symlink, os.link]
+KINDS: list[Link] = [os.symlink, os.link]
 
 
 @pytest.fixture
@@ -28,9 +29,7 @@ def secret(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("link", KINDS)
 @pytest.mark.parametrize("name", [".out.warc.gz.part", "out.warc.gz.ledger"])
-def test_output_rejects_links(
-    records: list[Record], tmp_path: Path, secret: Path, link: Callable[[Path, Path], None], name: str
-) -> None:
+def test_output_rejects_links(records: list[Record], tmp_path: Path, secret: Path, link: Link, name: str) -> None:
     output = tmp_path / FORMS["warc"]
     planted = output.with_name(name.replace("out.warc.gz", output.name))
     link(secret, planted)
@@ -43,9 +42,7 @@ def test_output_rejects_links(
 
 
 @pytest.mark.parametrize("link", KINDS)
-def test_finished_output_that_became_a_link_is_refused(
-    records: list[Record], tmp_path: Path, link: Callable[[Path, Path], None]
-) -> None:
+def test_finished_output_that_became_a_link_is_refused(records: list[Record], tmp_path: Path, link: Link) -> None:
     output, elsewhere = tmp_path / FORMS["warc"], tmp_path / "elsewhere"
     fill(output, "warc", records[:5], tmp_path / "cache")
     before = output.read_bytes()
@@ -57,9 +54,7 @@ def test_finished_output_that_became_a_link_is_refused(
 
 
 @pytest.mark.parametrize("link", KINDS)
-def test_tables_of_records_replace_links(
-    records: list[Record], tmp_path: Path, secret: Path, link: Callable[[Path, Path], None]
-) -> None:
+def test_tables_of_records_replace_links(records: list[Record], tmp_path: Path, secret: Path, link: Link) -> None:
     output = tmp_path / FORMS["parquet"]
     for count in (5, 9):  # the second time finished files grow again
         link(secret, output.with_name(f".{output.name}.part.whole"))
@@ -80,7 +75,7 @@ def test_payloads_do_not_follow_links(records: list[Record], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("link", KINDS)
-def test_complete_files_replace_links(tmp_path: Path, secret: Path, link: Callable[[Path, Path], None]) -> None:
+def test_complete_files_replace_links(tmp_path: Path, secret: Path, link: Link) -> None:
     link(secret, tmp_path / f".found.csv.{os.getpid()}.part")
     with whole_file(tmp_path / "found.csv") as file:
         file.write(b"rows")
@@ -88,7 +83,7 @@ def test_complete_files_replace_links(tmp_path: Path, secret: Path, link: Callab
 
 
 @pytest.mark.parametrize("link", KINDS)
-def test_data_folder_follows_no_links(tmp_path: Path, secret: Path, link: Callable[[Path, Path], None]) -> None:
+def test_data_folder_follows_no_links(tmp_path: Path, secret: Path, link: Link) -> None:
     data, settings = harvest(crawl_of(tmp_path / "mirror", table(["com,example)/"])), tmp_path)
     place, ours = tmp_path / "snapshot", tmp_path / "ours"
     (data / "catalogue.duckdb").unlink()

@@ -17,43 +17,34 @@ IMPURE_MODULES = {
     *("asyncio", "os", "pathlib", "socket", "sqlite3", "subprocess", "tempfile", "threading", "time", "urllib"),
 }
 
+OF_FOLDERS = {
+    "api": "duckdb pandas polars",
+    "captures": "dask pandas",
+    "cli": "click rich",
+    "commoncrawl": "isal",
+    "export": "duckdb pyiceberg sqlite3",
+    "harvest": "backports",
+    "join": "duckdb pandas",
+    "mcp_server": "anyio mcp mcp_types pydantic uvicorn",
+    "metadata_db": "duckdb filelock",
+    "output": "fsspec pandas warcio",
+    "progress": "IPython rich",
+    "query": "duckdb pydantic",
+    "read": "dask distributed duckdb pandas polars",
+    "records": "backports brotli chardetng_py feedparser resiliparse warcio webencodings",
+    "reports": "pandas",
+    "sample": "pandas",
+    "scan": "polars",
+    "server": "fastapi h11 jinja2 prometheus_client pydantic starlette uvicorn warcio",
+    "session": "duckdb",
+    "settings": "platformdirs",
+    "source": "aiohttp botocore filelock fsspec s3fs urllib3",
+    "store": "filelock isal sqlite3",
+}
+"""The libraries that a folder or module may import; pandas is read only by ``read``, the others name its types."""
 HOMES = {
-    "anyio": {"mcp_server"},
-    "aiohttp": {"source"},
-    "backports": {"harvest", "records"},
-    "urllib3": {"source"},
-    "botocore": {"source"},
-    "brotli": {"records"},
-    "chardetng_py": {"records"},
-    "click": {"cli"},
-    "dask": {"read", "captures"},  # the last names its types only
-    "distributed": {"read"},
-    "fastapi": {"server"},
-    "duckdb": {"metadata_db", "export", "join", "query", "read", "session", "api"},
-    "feedparser": {"records"},
-    "filelock": {"source", "store", "metadata_db"},
-    "fsspec": {"output", "source"},
-    # All but the first for types only.
-    "pandas": {"read", "captures", "sample", "output", "join", "reports", "api"},
-    "h11": {"server"},
-    "mcp": {"mcp_server"},
-    "mcp_types": {"mcp_server"},
-    "platformdirs": {"settings"},
-    "prometheus_client": {"server"},
-    "polars": {"read", "scan", "api"},
-    "pydantic": {"query", "server", "mcp_server"},
-    "pyiceberg": {"export"},
-    "resiliparse": {"records"},
-    "rich": {"progress", "cli"},
-    "IPython": {"progress"},
-    "isal": {"commoncrawl", "store"},
-    "jinja2": {"server"},
-    "s3fs": {"source"},
-    "sqlite3": {"store", "export"},
-    "starlette": {"server"},
-    "uvicorn": {"server", "mcp_server"},
-    "warcio": {"records", "server", "output"},
-    "webencodings": {"records"},
+    library: {folder for folder, libraries in OF_FOLDERS.items() if library in libraries.split()}
+    for library in " ".join(OF_FOLDERS.values()).split()
 }
 
 FORBIDDEN_NAMES = {"base", "common", "core", "helpers", "manager", "misc", "types", "utils"}

@@ -1,9 +1,10 @@
 """Small files that declare or decompress to far more: each is rejected, or read in small parts."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from io import BytesIO
 
 import pyarrow as pa
@@ -53,12 +54,11 @@ def with_column(data: bytes, pages: bytes, column: int = 1) -> bytes:
     return before + pages + with_trailer(footer.footer)
 
 
-def page(body: bytes, inflated: int, *, rows: int = 32, encoding: int = 0, kind: int = 0) -> bytes:
-    """Return a page with its header; ``kind`` 2 is a dictionary page."""
-    numbers = [rows, encoding, 3, 3] if kind == 0 else [rows, encoding]
-    about = encode_struct([(number, I32, value) for number, value in enumerate(numbers, 1)])
-    sizes = [(1, I32, kind), (2, I32, inflated), (3, I32, len(body))]
-    return encode_struct([*sizes, (5 if kind == 0 else 7, STRUCT, about)]) + body
+def page(body: bytes, inflated: int, *, stored: int | None = None, rows: int = 32) -> bytes:
+    """Return a page with its header, which may claim another number of stored bytes."""
+    about = encode_struct([(number, I32, value) for number, value in enumerate((rows, 0, 3, 3), 1)])
+    sizes = [(1, I32, 0), (2, I32, inflated), (3, I32, len(body) if stored is None else stored)]
+    return encode_struct([*sizes, (5, STRUCT, about)]) + body
 
 
 def zeros(size: int) -> bytes:
@@ -79,26 +79,18 @@ def test_rejects_a_page_above_the_limit() -> None:
     assert pa.total_allocated_bytes() - before < 1 << 20
 
 
-@pytest.mark.parametrize("inflated", [-1, 0, 1, 1000, 100 << 20])
-def test_rejects_pages_with_wrong_sizes(inflated: int) -> None:
-    """A page that inflates to more than declared is not inflated further."""
-    data = with_column(small(compression="gzip", **ONE_GROUP), page(zeros(4 << 20), inflated))
-    with pytest.raises(BadFooter, match="column url"):
-        list(batches(data, ("url",)))
+WRONG_SIZES: dict[str, tuple[str, Callable[[], bytes]]] = {
+    # A page that inflates to more than declared is not inflated further.
+    **{f"{n} bytes inflated": ("gzip", partial(page, zeros(4 << 20), n)) for n in (-1, 0, 1, 1000, 100 << 20)},
+    **{f"{n} bytes stored": ("none", partial(page, bytes(500), 500, stored=n)) for n in (-1, 0, 5, (1 << 31) - 1)},
+    "as many values as a header can declare": ("none", partial(page, b"", 0, rows=(1 << 31) - 1)),
+}
 
 
-@pytest.mark.parametrize("stored", [-1, 0, 5, (1 << 31) - 1])
-def test_rejects_pages_with_wrong_lengths(stored: int) -> None:
-    about = encode_struct([(1, I32, 32), (2, I32, 0), (3, I32, 3), (4, I32, 3)])
-    header = encode_struct([(1, I32, 0), (2, I32, 500), (3, I32, stored), (5, STRUCT, about)])
-    data = with_column(small(compression="none", **ONE_GROUP), header + bytes(500))
-    with pytest.raises(BadFooter, match="column url"):
-        list(batches(data, ("url",)))
-
-
-def test_bounds_memory_of_claimed_values() -> None:
-    """As many values as a header can declare, in no bytes."""
-    data = with_column(small(compression="none", **ONE_GROUP), page(b"", 0, rows=(1 << 31) - 1))
+@pytest.mark.parametrize("claim", WRONG_SIZES)
+def test_rejects_pages_with_wrong_sizes(claim: str) -> None:
+    codec, pages = WRONG_SIZES[claim]
+    data = with_column(small(compression=codec, **ONE_GROUP), pages())
     with pytest.raises(BadFooter, match="column url"):
         list(batches(data, ("url",)))
 

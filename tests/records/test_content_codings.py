@@ -100,32 +100,50 @@ def test_keeps_bodies_without_the_coding_that_they_name(coding: str) -> None:
         assert decode_body(payload, lines, cut=True)[0] in {payload, b""}
 
 
-@pytest.mark.parametrize(
-    "picture", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"\xff\xd8\xff\xe0\0\x10JFIF\0", b"PK\x03\x04\x14\0\0\0"]
+CHUNKED, GZIP, BROTLI, ZSTD = (
+    [("Transfer-Encoding", "chunked")],
+    *([("Content-Encoding", coding)] for coding in ("gzip", "br", "zstd")),
 )
-@pytest.mark.parametrize("coding", ["br", "deflate"])
-def test_keeps_files_of_known_types(picture: bytes, coding: str) -> None:
-    assert decoded(picture, ("Content-Encoding", coding)) == picture
+KNOWN_FILES = [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"\xff\xd8\xff\xe0\0\x10JFIF\0", b"PK\x03\x04\x14\0\0\0"]
+DECODED: list[tuple[bytes, list[tuple[str, str]], bytes]] = [
+    (chunked(gzip.compress(PAGE)), [("Transfer-Encoding", "gzip, chunked")], PAGE),
+    (chunked(gzip.compress(PAGE)), [("Transfer-Encoding", "gzip"), ("Transfer-Encoding", "Chunked")], PAGE),
+    (gzip.compress(PAGE), [("Transfer-Encoding", "gzip, chunked")], PAGE),
+    (chunked(brotli.compress(gzip.compress(PAGE))), [*CHUNKED, ("Content-Encoding", "gzip,,br")], PAGE),
+    (chunked(PAGE, end=b"\n"), CHUNKED, PAGE),
+    (chunked(PAGE), [("Transfer-Encoding", "chunked, chunked")], PAGE),
+    (chunked(PAGE), [("Content-Encoding", "chunked")], PAGE),
+    (chunked(chunked(PAGE)), [("Transfer-Encoding", "chunked, chunked")], PAGE),
+    (chunked(PAGE) + b"GET / HTTP/1.1\r\n\r\n", CHUNKED, PAGE),
+    (chunked(PAGE), [("Content-Type", "text/html")], chunked(PAGE)),
+    # Files of known types, which begin like other codings.
+    *((file, lines, file) for file in KNOWN_FILES for lines in (BROTLI, [("Content-Encoding", "deflate")])),
+    # What follows a complete body is ignored; after brotli, only the end of a line.
+    *((gzip.compress(PAGE) + rest, GZIP, PAGE) for rest in (b"\0\r\n", b"more", b"\x1f")),
+    *((zstd.compress(PAGE) + rest, ZSTD, PAGE) for rest in (b"\0\r\n", b"more", b"\x1f")),
+    *(
+        (brotli.compress(each) + end, BROTLI, each)
+        for each in (PAGE, PAGE + b"\r", PAGE * 10)
+        for end in (b"\n", b"\r\n")
+    ),
+    # Empty bodies.
+    (b"0\r\n\r\n", CHUNKED, b""),
+    *((coders[0](b""), [("Content-Encoding", coding)], b"") for coding, coders in CODERS.items()),
+]
 
 
-def test_transfer_codings() -> None:
-    for body, lines in (
-        (chunked(gzip.compress(PAGE)), [("Transfer-Encoding", "gzip, chunked")]),
-        (chunked(gzip.compress(PAGE)), [("Transfer-Encoding", "gzip"), ("Transfer-Encoding", "Chunked")]),
-        (gzip.compress(PAGE), [("Transfer-Encoding", "gzip, chunked")]),
-        (
-            chunked(brotli.compress(gzip.compress(PAGE))),
-            [("transfer-encoding", "chunked"), ("Content-Encoding", "gzip,,br")],
-        ),
-        (chunked(PAGE, end=b"\n"), [("Transfer-Encoding", "chunked")]),
-        (chunked(PAGE), [("Transfer-Encoding", "chunked, chunked")]),
-        (chunked(PAGE), [("Content-Encoding", "chunked")]),
-        (chunked(chunked(PAGE)), [("Transfer-Encoding", "chunked, chunked")]),
-        (chunked(PAGE) + b"GET / HTTP/1.1\r\n\r\n", [("Transfer-Encoding", "chunked")]),
-        (b"0\r\n\r\n", [("Transfer-Encoding", "chunked")]),
-    ):
-        assert decoded(body, *lines) in {PAGE, b""}, lines
-    assert decoded(chunked(PAGE), ("Content-Type", "text/html")) == chunked(PAGE)
+@pytest.mark.parametrize(
+    ("body", "lines", "payload"),
+    DECODED,
+    ids=[f"{number} {' '.join(value for _, value in lines)}" for number, (_, lines, _) in enumerate(DECODED)],
+)
+def test_decodes_bodies(body: bytes, lines: list[tuple[str, str]], payload: bytes) -> None:
+    assert decoded(body, *lines) == payload
+
+
+def test_other_bytes_after_brotli_are_an_error() -> None:
+    with pytest.raises(BadRecord, match="the br coding of its payload is damaged"):
+        decoded(brotli.compress(PAGE) + b"more", *BROTLI)
 
 
 def test_chunks_that_end_early_are_the_first_part() -> None:
@@ -223,25 +241,6 @@ def test_members_and_codings_are_limited() -> None:
         PAGE * 99, options={zstd.CompressionParameter.window_log: 27, zstd.CompressionParameter.content_size_flag: 0}
     )
     assert decoded(window, ("Content-Encoding", "zstd")) == PAGE * 99
-
-
-@pytest.mark.parametrize("rest", [b"\0\r\n", b"more", b"\x1f"])
-def test_ignores_what_follows_a_complete_body(rest: bytes) -> None:
-    assert decoded(gzip.compress(PAGE) + rest, ("Content-Encoding", "gzip")) == PAGE
-    assert decoded(zstd.compress(PAGE) + rest, ("Content-Encoding", "zstd")) == PAGE
-
-
-@pytest.mark.parametrize("rest", [b"\n", b"\r\n"])
-def test_ignores_a_line_end_after_brotli(rest: bytes) -> None:
-    for page in (PAGE, PAGE + b"\r", PAGE * 10):
-        assert decoded(brotli.compress(page) + rest, ("Content-Encoding", "br")) == page
-    with pytest.raises(BadRecord, match="the br coding of its payload is damaged"):
-        decoded(brotli.compress(PAGE) + b"more", ("Content-Encoding", "br"))
-
-
-@pytest.mark.parametrize("coding", sorted(CODERS))
-def test_decodes_empty_bodies(coding: str) -> None:
-    assert decoded(CODERS[coding][0](b""), ("Content-Encoding", coding)) == b""
 
 
 def test_record_reports_what_was_decoded() -> None:

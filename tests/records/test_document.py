@@ -148,13 +148,6 @@ def test_extracts_an_atom_feed(documents: Documents) -> None:
     assert (item["title"], item["guid"], item["content"]) == ("E", "urn:1", ["<p>text</p>"])
 
 
-def test_returns_no_text_for_other_types(documents: Documents) -> None:
-    found = documents.look(record_of(b"%PDF-1.4", "application/pdf"))
-    assert found["text"] is None
-    assert found["parsed_as"] is None
-    assert text_of(record_of(b"\x89PNG", "image/png"), documents.look)["text"] is None
-
-
 @in_soak
 def test_gives_up_a_slow_page() -> None:
     with Documents(main_content=True, processes=1, seconds=0.5) as hasty:

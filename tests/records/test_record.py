@@ -18,6 +18,12 @@ from tests.support.amounts import COMPLETE
 from tests.support.archives import BODY, HEAD, TIME, URL, arc, capture, digest, warc
 from tests.support.mirrors import whole_table
 
+
+def packed(body: bytes = BODY, **fields: Any) -> bytes:
+    """Return a gzip member with a record."""
+    return gzip.compress(warc(body, **fields))
+
+
 SHARE = 3 if COMPLETE else 20
 """One of so many records is read."""
 
@@ -43,22 +49,17 @@ def test_records_of_the_mirror_agree_with_the_index(whole_mirror: Path) -> None:
 @pytest.mark.parametrize("make", [warc, arc])
 def test_reads_a_record(make: Any) -> None:
     member = gzip.compress(make())
-    record = read_record(capture(member), member)
-    assert (record.url, record.time, record.status, record.body, record.payload) == (URL, TIME, 200, BODY, BODY)
-    assert record.http_header("content-TYPE") == "text/html"
-    assert record.archive == make.__name__
-    assert record.member == member
-
-
-def test_compares_only_known_values() -> None:
-    member = gzip.compress(warc())
-    nothing = Capture("crawl-data/x.warc.gz", 0, len(member))
-    assert read_record(nothing, member).body == BODY
+    for meant in (capture(member), Capture("crawl-data/x.warc.gz", 0, len(member))):
+        record = read_record(meant, member)
+        assert (record.url, record.time, record.status, record.body, record.payload) == (URL, TIME, 200, BODY, BODY)
+        assert record.http_header("content-TYPE") == "text/html"
+        assert record.archive == make.__name__
+        assert record.member == member
 
 
 @pytest.mark.parametrize("end", ["\r\n\r\n", "\r\n\r\n\r\n", "\r\n", "\n", ""])
 def test_accepts_ends_of_every_writer(end: str) -> None:
-    member = gzip.compress(warc(end=end))
+    member = packed(end=end)
     assert read_record(capture(member), member).body == BODY
 
 
@@ -99,7 +100,7 @@ def test_reads_headers_as_servers_wrote_them() -> None:
     lines = ["HTTP/1.1 200 OK", "Server : a", "no colon", "  continued", *folded, "X-Name: \xe9", "Empty:"]
     for encoding, end in (("latin-1", "\r\n"), ("utf-8", "\n"), ("latin-1", " \n")):
         head = end.join([*lines, "", ""]).encode(encoding)
-        member = gzip.compress(warc(head + BODY, head="", WARC_Payload_Digest=""))
+        member = packed(head + BODY, head="", WARC_Payload_Digest="")
         record = read_record(capture(member, digest=None), member)
         assert record.http_headers == (
             ("Server", "a"),
@@ -115,10 +116,10 @@ def test_drops_a_stray_line_end_before_the_body() -> None:
     """As in CC-MAIN-2018-34; a body that really begins with one keeps it."""
     for block_digest in (digest(HEAD.encode() + BODY), digest(HEAD.encode() + b"\r\n" + BODY)):
         reported = {"WARC_Payload_Digest": f"sha1:{digest(BODY)}", "WARC_Block_Digest": f"sha1:{block_digest}"}
-        member = gzip.compress(warc(b"\r\n" + BODY, **reported))
+        member = packed(b"\r\n" + BODY, **reported)
         assert read_record(capture(member), member).body == BODY
         assert read_record(capture(member, digest=None), member).payload == BODY
-    member = gzip.compress(warc(b"\r\n" + BODY))
+    member = packed(b"\r\n" + BODY)
     assert read_record(capture(member, digest=digest(b"\r\n" + BODY)), member).body == b"\r\n" + BODY
     with pytest.raises(BadRecord, match="digest"):
         read_record(capture(member), member)
@@ -136,68 +137,52 @@ def test_checks_other_digests() -> None:
         f"md5:{hashlib.md5(BODY, usedforsecurity=False).hexdigest().upper()}",
         f"sha256:{b64encode(hashlib.sha256(BODY).digest()).decode()}",
     ):
-        member = gzip.compress(warc(WARC_Payload_Digest=reported, WARC_Block_Digest=f"sha1:{digest(block)}"))
+        member = packed(WARC_Payload_Digest=reported, WARC_Block_Digest=f"sha1:{digest(block)}")
         assert read_record(capture(member), member).body == BODY
-    revisit = gzip.compress(warc(b"", WARC_Type="revisit", WARC_Block_Digest=f"sha1:{digest(BODY)}"))
+    revisit = packed(b"", WARC_Type="revisit", WARC_Block_Digest=f"sha1:{digest(BODY)}")
     assert read_record(capture(revisit, digest=None), revisit).kind == "revisit"
-
-
-def test_accepts_blanks_in_urls(caplog: pytest.LogCaptureFixture) -> None:
-    for archived in ("https://example.com/a b", "https://example.com/a%20b", "<https://example.com/a b>"):
-        member = gzip.compress(warc(WARC_Target_URI=archived))
-        for meant in ("https://example.com/a b", "https://example.com/a%20b"):
-            assert read_record(capture(member, url=meant), member).url == archived.strip("<>")
-        with pytest.raises(BadRecord, match=r"and not of 'https://example\.com/a'"):
-            read_record(capture(member, url="https://example.com/a"), member)
-    assert not caplog.records
 
 
 HOSTILE = {
     "not gzip": (warc(), "not gzip"),
     "nothing": (b"", "truncated"),
     "a bomb": (gzip.compress(bytes(MAX_INFLATED + 1), 1), "inflates to more than"),
-    "cut": (gzip.compress(warc())[:-20], "truncated"),
-    "without its trailer": (gzip.compress(warc())[:-8], "truncated"),
-    "a bit flipped": (bytes([*gzip.compress(warc())[:-5], 0, 0, 0, 0, 0]), "not gzip"),
-    "two members": (gzip.compress(warc()) * 2, "data after the end"),
+    "cut": (packed()[:-20], "truncated"),
+    "without its trailer": (packed()[:-8], "truncated"),
+    "a bit flipped": (bytes([*packed()[:-5], 0, 0, 0, 0, 0]), "not gzip"),
+    "two members": (packed() * 2, "data after the end"),
     "two records": (gzip.compress(warc() * 2), "bytes follow its content"),
-    "gzip in gzip": (gzip.compress(gzip.compress(warc())), "invalid record"),
+    "gzip in gzip": (gzip.compress(packed()), "invalid record"),
     "no record": (gzip.compress(b"hello"), "invalid record"),
     "half a head": (gzip.compress(warc()[:60]), "invalid record: its length is 'None'"),
-    "content shorter than it says": (gzip.compress(warc(Content_Length="500")), "shorter than declared"),
-    "content longer than it says": (gzip.compress(warc(Content_Length="50")), "digest|follow"),
-    "a length that is none": (gzip.compress(warc(Content_Length="many")), "invalid record: its length is 'many'"),
-    "a length that no number holds": (gzip.compress(warc(Content_Length="9" * 20)), "its length is '9999"),
-    "a length below nothing": (gzip.compress(warc(Content_Length="-5")), "its length is '-5'"),
-    "lines without end": (
-        gzip.compress(warc(head="HTTP/1.1 200 OK\r\n" + "a:b\r\n" * 10_000 + "\r\n")),
-        "10,000 lines",
-    ),
-    "one line without end": (
-        gzip.compress(warc(head=f"HTTP/1.1 200 OK\r\na: {'b' * (1 << 20)}\r\n\r\n")),
-        "1,048,576 b",
-    ),
+    "content shorter than it says": (packed(Content_Length="500"), "shorter than declared"),
+    "content longer than it says": (packed(Content_Length="50"), "digest|follow"),
+    "a length that is none": (packed(Content_Length="many"), "invalid record: its length is 'many'"),
+    "a length that no number holds": (packed(Content_Length="9" * 20), "its length is '9999"),
+    "a length below nothing": (packed(Content_Length="-5"), "its length is '-5'"),
+    "lines without end": (packed(head="HTTP/1.1 200 OK\r\n" + "a:b\r\n" * 10_000 + "\r\n"), "10,000 lines"),
+    "one line without end": (packed(head=f"HTTP/1.1 200 OK\r\na: {'b' * (1 << 20)}\r\n\r\n"), "1,048,576 b"),
     "a line continued without end": (
-        gzip.compress(warc(head="HTTP/1.1 200 OK\r\na:b\r\n" + " c\r\n" * 10_000 + "\r\n")),
+        packed(head="HTTP/1.1 200 OK\r\na:b\r\n" + " c\r\n" * 10_000 + "\r\n"),
         "10,000 lines",
     ),
-    "a head of its own without end": (gzip.compress(warc(X="\r\n c" * 10_000)), "10,000 lines"),
-    "another digest of its block": (gzip.compress(warc(WARC_Block_Digest=f"sha1:{digest(BODY)}")), "content has not"),
-    "a request": (gzip.compress(warc(WARC_Type="request")), "invalid record|type request"),
-    "a warcinfo": (gzip.compress(warc(WARC_Type="warcinfo")), "of type warcinfo"),
-    "a type that clears the screen": (gzip.compress(warc(WARC_Type="\x1b[2J" * 1000)), "of type \ufffd"),
-    "an answer that does": (gzip.compress(warc(head="\x1b[2J" * 1000)), "invalid record: .* is not a status line"),
-    "a digest that does": (gzip.compress(warc(WARC_Payload_Digest="sha1:\x1b[2J")), "digest sha1:\ufffd"),
-    "no type": (gzip.compress(warc(WARC_Type="")), "of type None"),
-    "another URL": (gzip.compress(warc(WARC_Target_URI="https://example.org/")), "is of 'https://example.org/'"),
-    "no URL": (gzip.compress(warc(WARC_Target_URI="")), "invalid record|is of ''"),
-    "another time": (gzip.compress(warc(WARC_Date="2022-08-15T01:02:05Z")), "and not of 2022-08-15 01:02:03"),
-    "no time": (gzip.compress(warc(WARC_Date="yesterday")), "is of None"),
-    "another status": (gzip.compress(warc(head="HTTP/1.1 404 Not Found\r\n\r\n")), "status is 404"),
-    "another digest": (gzip.compress(warc(b"<p>other</p>")), "has not the digest"),
-    "a digest of its own that is wrong": (gzip.compress(warc(WARC_Payload_Digest=f"sha1:{digest(b'')}")), "has not"),
-    "another digest, its algorithm in other words": (gzip.compress(warc(WARC_Payload_Digest="SHA2-256:00")), "has not"),
-    "no HTTP": (gzip.compress(warc(head="", WARC_Payload_Digest="")), "invalid record|digest"),
+    "a head of its own without end": (packed(X="\r\n c" * 10_000), "10,000 lines"),
+    "another digest of its block": (packed(WARC_Block_Digest=f"sha1:{digest(BODY)}"), "content has not"),
+    "a request": (packed(WARC_Type="request"), "invalid record|type request"),
+    "a warcinfo": (packed(WARC_Type="warcinfo"), "of type warcinfo"),
+    "a type that clears the screen": (packed(WARC_Type="\x1b[2J" * 1000), "of type \ufffd"),
+    "an answer that does": (packed(head="\x1b[2J" * 1000), "invalid record: .* is not a status line"),
+    "a digest that does": (packed(WARC_Payload_Digest="sha1:\x1b[2J"), "digest sha1:\ufffd"),
+    "no type": (packed(WARC_Type=""), "of type None"),
+    "another URL": (packed(WARC_Target_URI="https://example.org/"), "is of 'https://example.org/'"),
+    "no URL": (packed(WARC_Target_URI=""), "invalid record|is of ''"),
+    "another time": (packed(WARC_Date="2022-08-15T01:02:05Z"), "and not of 2022-08-15 01:02:03"),
+    "no time": (packed(WARC_Date="yesterday"), "is of None"),
+    "another status": (packed(head="HTTP/1.1 404 Not Found\r\n\r\n"), "status is 404"),
+    "another digest": (packed(b"<p>other</p>"), "has not the digest"),
+    "a digest of its own that is wrong": (packed(WARC_Payload_Digest=f"sha1:{digest(b'')}"), "has not"),
+    "another digest, its algorithm in other words": (packed(WARC_Payload_Digest="SHA2-256:00"), "has not"),
+    "no HTTP": (packed(head="", WARC_Payload_Digest=""), "invalid record|digest"),
 }
 
 
@@ -211,7 +196,7 @@ def test_invalid_records_are_named_errors(what: str) -> None:
 
 
 def test_mutated_records_are_errors_or_unchanged() -> None:
-    whole = gzip.compress(warc())
+    whole = packed()
     meant = capture(whole)
     for at in range(10, len(whole)):  # some bytes of the gzip header do not matter
         for bit in (0, 3, 7):

@@ -213,8 +213,3 @@ def test_xhtml_is_read_as_the_server_declares_it(declared: str) -> None:
 def test_html_of_other_types_is_decoded_by_the_header(kind: str) -> None:
     page = page_of("'Größe'".encode("cp1252"), f"{kind}; charset=cp1252")
     assert (page.html, page.charset) == ("'Größe'", None)
-
-
-def test_record_without_text_has_no_charset() -> None:
-    page = page_of(b"\x89PNG\r\n\x1a\n\0", "image/png")
-    assert (page.charset, page.charset_source, page.text) == (None, None, None)
