@@ -49,6 +49,10 @@ class ConnectionRefused(Unreachable):
     """The host refuses connections."""
 
 
+class ProxyRefused(ConnectionRefused):
+    """The proxy that the environment names refuses connections."""
+
+
 class NameNotResolved(Unreachable):
     """The name of the host, or of its proxy, has no address."""
 

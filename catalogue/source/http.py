@@ -25,6 +25,7 @@ from catalogue.errors import (
     CatalogueError,
     ConnectionRefused,
     NameNotResolved,
+    ProxyRefused,
     QueryError,
     SourceUnavailable,
     Unreachable,
@@ -77,7 +78,7 @@ class HttpSource:
         self._timeouts = timeouts or Timeouts()
         parts = urlsplit(url)
         proxy = _proxy(parts)
-        self._proxied = proxy is not None
+        self._proxy = f"{proxy.scheme}://{proxy.netloc.rpartition('@')[2]}" if proxy else ""
         self._headers = {"Host": _host_header(parts), "User-Agent": user_agent}
         self._headers |= {"Accept": "*/*", "Accept-Encoding": "identity"}
         self._host = _address(proxy or parts)[0]
@@ -144,7 +145,10 @@ class HttpSource:
                 f"{self.url} has an untrusted certificate ({cause.verify_message}); "
                 "to trust other authorities, set SSL_CERT_FILE"
             )
-        if isinstance(cause, ConnectionRefusedError) and not self._proxied:
+        if isinstance(cause, ConnectionRefusedError):
+            if self._proxy:
+                name = f"{urlsplit(self.url).scheme}_proxy"
+                return ProxyRefused(f"the proxy {self._proxy} that {name} names refuses connections")
             return ConnectionRefused(f"nothing listens at {self.url} (connection refused)")
         if isinstance(cause, socket.gaierror):
             return name_not_resolved(self._host)

@@ -12,6 +12,7 @@ from catalogue.errors import (
     ConnectionRefused,
     FileChanged,
     NameNotResolved,
+    ProxyRefused,
     RangeIgnored,
     SourceError,
     SourceUnavailable,
@@ -23,7 +24,7 @@ from catalogue.errors import (
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response, Source
 from catalogue.source.observe import Observer, RequestLimit, RequestObservation
-from catalogue.source.rate_limit import Limiter, long_wait_error
+from catalogue.source.rate_limit import Limiter, Policy, long_wait_error
 
 ATTEMPTS = 12
 """Requests for one range before it fails."""
@@ -236,8 +237,9 @@ class PoliteSource:
         policy = self.limiter.policy
         if same == _SAME_ATTEMPTS and isinstance(error, WrongRange | WrongLength):
             raise error
-        if isinstance(error, ConnectionRefused) and min(policy.refused, self._attempts) <= attempts < ATTEMPTS:
-            raise ConnectionRefused(f"{error}; is the server running?") from error
+        refused = Policy().refused if isinstance(error, ProxyRefused) else policy.refused
+        if isinstance(error, ConnectionRefused) and min(refused, self._attempts) <= attempts < ATTEMPTS:
+            raise type(error)(f"{error}; is the server running?") from error
         if isinstance(error, NameNotResolved) and not self._answered and attempts >= _UNRESOLVED_ATTEMPTS:
             raise SourceUnavailable(f"{error}, or run: catalogue doctor") from error
         if isinstance(error, RangeIgnored):

@@ -13,7 +13,7 @@ from threading import Thread
 
 import pytest
 
-from catalogue.errors import QueryError, SourceError, SourceUnavailable, Unreachable
+from catalogue.errors import ProxyRefused, QueryError, SourceError, SourceUnavailable, Unreachable
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.http import HttpSource, Timeouts
 from tests.support.amounts import in_part
@@ -46,13 +46,15 @@ def test_broken_connection_counts_as_one_request(kind: Kind) -> None:
             assert len(server.settle()) == requests
 
 
-@pytest.mark.parametrize(("scheme", "error"), [("socks5", QueryError), ("http", Unreachable)])
+@pytest.mark.parametrize(("scheme", "error"), [("socks5", QueryError), ("http", ProxyRefused)])
 def test_errors_of_proxies_hide_their_password(
     scheme: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "direct.example")
     monkeypatch.setenv("http_proxy", f"{scheme}://me:canary@127.0.0.1:1")
-    with pytest.raises(error, match=f"{scheme} proxy" if scheme == "socks5" else "data.example/x") as raised:
+    with pytest.raises(
+        error, match=f"{scheme} proxy" if scheme == "socks5" else "http://127.0.0.1:1 that http_proxy"
+    ) as raised:
         open_http("http://data.example/").get("x", SUFFIX)
     assert "canary" not in f"{raised.value} {raised.value!r} {raised.value.__cause__}"
 

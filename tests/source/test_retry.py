@@ -18,6 +18,7 @@ from catalogue.errors import (
     NameNotResolved,
     NotFound,
     NotParquet,
+    ProxyRefused,
     RangeIgnored,
     Redirected,
     SourceUnavailable,
@@ -225,6 +226,21 @@ def test_gives_up_refused_connections_after_some_seconds(policy: Policy, request
     own = policy == Policy()
     assert own == ("is the server running?" in str(raised.value))
     assert own == (sum(clock.waits) < 10)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_gives_up_a_refused_proxy_after_some_seconds(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "direct.example")
+    monkeypatch.setenv(f"{scheme}_proxy", "http://127.0.0.1:1")
+    clock = FakeClock()
+    limiter = Limiter(COMMON_CRAWL, clock=clock)
+    with closing(PoliteSource(open_http(f"{scheme}://data.example/"), limiter, jitter=lambda: 1.0)) as source:
+        with pytest.raises(
+            ProxyRefused, match=rf"^the proxy http://127\.0\.0\.1:1 that {scheme}_proxy names refuses .*\?$"
+        ):
+            source.get(PATH, SUFFIX)
+        assert source.requests == Policy().refused
+    assert sum(clock.waits) < 10
 
 
 @pytest.mark.parametrize("policy", [Policy(), COMMON_CRAWL, S3_COMMON_CRAWL])

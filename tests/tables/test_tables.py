@@ -1,6 +1,6 @@
 """Tables have what the footers have, and find the row groups that comparing each one finds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -109,9 +109,10 @@ def test_tables_of_strange_footers_have_what_the_footers_have(tmp_path: Path) ->
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory, mirrored: dict[str, StoredFile]) -> StoredCrawls:
+def opened(tmp_path_factory: pytest.TempPathFactory, mirrored: dict[str, StoredFile]) -> Iterator[StoredCrawls]:
     folder = tmp_path_factory.mktemp("opened")
-    return StoredCrawls.open(folder / "tables", stored_footers(folder, mirrored), COMMON_CRAWL)
+    with stored_footers(folder, mirrored) as store:
+        yield StoredCrawls.open(folder / "tables", store, COMMON_CRAWL)
 
 
 KEYS = st.text("abcdeghmnoprtwz,)/é", max_size=6)
