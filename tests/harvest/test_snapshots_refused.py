@@ -18,11 +18,11 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.errors import BadSnapshot
-from catalogue.harvest import pull
 from catalogue.harvest.snapshot import MANIFEST, Entry, SnapshotFile, pack_manifest, unpack_manifest
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import ColumnIndex, Indexes
 from catalogue.settings import Settings
+from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, encode
 from tests.support.amounts import EXAMPLES, in_part
 from tests.support.crawls import CRAWL, crawl_of, table
@@ -319,27 +319,24 @@ def test_false_page_indexes_are_not_stored(tmp_path: Path, *, derived: bool) -> 
             assert finding.what == "the stored page index differs from the file's"
 
 
-def test_stores_a_crawl_in_bounded_memory(empty: Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_a_crawl_in_bounded_memory(empty: Catalogue, tmp_path: Path) -> None:
     written = BytesIO()
     pq.write_table(pa.table({"url_surtkey": ["com,example)/"]}), written)
     data = written.getvalue()
     footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
     value = StoredFile(footer, len(data), None, None, "https://example.org/", "2026-01-01T00:00:00+00:00")
-    index = Indexes(Random(0).randbytes(100_000), {})
-    paths = [f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc/{number:05}.parquet" for number in range(80)]
+    index = Indexes(Random(0).randbytes(1_300_000), {})
+    paths = [f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc/{number:05}.parquet" for number in range(40)]
     file = SnapshotFile(CRAWL, 1, "0" * 64, "", len(paths))
     (tmp_path / "crawls").mkdir()
     write_rows(tmp_path / file.name, [Entry(path, value, {0: index}) for path in paths])
     (tmp_path / MANIFEST).write_bytes(pack_manifest([file]))
     replace_file(tmp_path, lambda _: None)
-    monkeypatch.setattr(pull, "MAX_DOCUMENT", 1 << 20)
-    monkeypatch.setattr(empty.session, "metadata", None)  # which would be built at the end
     tracemalloc.start()
     try:
-        with pytest.raises(TypeError):
-            empty.pull(str(tmp_path), compare=0)
+        pulled = empty.pull(str(tmp_path), compare=0)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert empty.session.create_store().count("files") == len(paths)
-    assert peak < 4_000_000 < len(index.pack()) * len(paths)
+    assert pulled.files == pulled.row_groups == len(paths)
+    assert peak < 3 * MAX_DOCUMENT < len(index.pack()) * len(paths)
