@@ -259,9 +259,11 @@ async def _search(request: Request) -> Response:
 
 def _check_names(request: Request) -> None:
     """Refuse a parameter that would be ignored, such as ``matchType``: the result would be that of another query."""
-    unknown = [name for name, value in request.query_params.items() if value and name not in KNOWN]
-    if unknown:
+    given = [name for name, value in request.query_params.multi_items() if value]
+    if unknown := [name for name in given if name not in KNOWN]:
         raise QueryError(unknown_parameter(unknown[0][:100], KNOWN))
+    if repeated := [name for name in given if name != "crawl" and given.count(name) > 1]:
+        raise QueryError(f"{repeated[0]} is given {given.count(repeated[0])} times; give it once")
 
 
 ROUTES: Sequence[BaseRoute] = [

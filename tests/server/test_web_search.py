@@ -229,8 +229,9 @@ def test_refuses_parameters_that_would_be_ignored(site: str, crawl: str) -> None
         ("matchType", "domain", "unknown parameter 'matchType'; did you mean match?"),
         ("language", "isl", "unknown parameter 'language'; did you mean lang?"),
         ("filter", "=status:404", "unknown parameter 'filter'; known are: url, crawl, crawls, "),
+        ("url", "example.com", "url is given 2 times; give it once"),
     ):
-        given = {"url": "example.com", "crawl": crawl, name: value}
+        given = [("url", "example.com"), ("crawl", crawl), (name, value)]
         for path in ("/search", "/search.csv"):
             root = page(get(site, f"{path}?{urlencode(given)}"), 400)
             assert message in root.one(role="alert").text
