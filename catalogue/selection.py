@@ -291,11 +291,16 @@ def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: 
     dataset, (crawl, *others) = session.dataset, crawls
     if dataset == COMMON_CRAWL and not has_columnar_index(crawl):
         return NotHarvested(no_columnar_index(crawl), crawl=crawl)
-    what = f"{len(crawls):,} of {plural(selected, 'crawl')} are not harvested yet" if others else ""
+    what = f"{crawl} is not harvested yet"
+    if others:
+        what = f"{len(crawls):,} of {plural(selected, 'crawl')} are not harvested yet"
+    elif subsets and session.store_path.exists() and crawl in session.metadata().crawls:
+        missing = [subset for subset in subsets if session.metadata().missing(crawl, [subset])]
+        what = f"not all files of {crawl}, {' and '.join(missing)}, are harvested yet"
     named = ",".join(crawls[:_MOST_NAMED])
     run = f"run: {dataset.harvest_command(named, subsets)}"
     call = dataset.harvest_call(named, subsets)
-    return NotHarvested(f"{what or f'{crawl} is not harvested yet'}; {run}", crawl=crawl, call=call)
+    return NotHarvested(f"{what}; {run}", crawl=crawl, call=call)
 
 
 def select_stored(

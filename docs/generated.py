@@ -103,9 +103,11 @@ def settings() -> str:
     for kind, field in [(each, field) for each in (Settings, Limits) for field in fields(each)]:
         names = [field.name, f"CATALOGUE_{field.name.upper()}", *({f"--{field.name}"} & options)]
         value = f"{field.default:_}" if isinstance(field.default, int | float) else field.default
-        default = (
-            "" if value is None else " See above for the default." if value is MISSING else f" By default `{value}`."
-        )
+        default = "" if value is None else f" By default `{value}`."
+        if value is MISSING:
+            default = " See above for the default."
+        if field.name == "hosts":  # only in the file
+            names, default = ["[hosts.NAME]"], ""
         about = _plain(" ".join(told[kind.__name__, field.name]))
         found.append(f"{', '.join(f'`{name}`' for name in names)}\n: {about}{default}")
     return "\n\n".join(found)

@@ -100,6 +100,8 @@ def _offer_harvest(
     known = options_of_command()
     if parameters["crawls"] and "--harvest" in known:
         run = "; add --harvest, or run: "
+    elif not parameters["crawls"] and error.crawl:  # one of the stored crawls, which the user did not name
+        run = "; select crawls with --crawl, or run: "
     refused = NotHarvested(f"{problem}{run}{command}", crawl=error.crawl, call=error.call)
     if not can_ask():
         raise refused from error

@@ -17,7 +17,7 @@ from catalogue.captures import Captures
 from catalogue.commoncrawl.crawls import STORED, parse_crawl_words, plain_names
 from catalogue.errors import NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
-from catalogue.formatting import closest_name, to_json
+from catalogue.formatting import to_json
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.models import MAX_VALUES, Arguments
@@ -27,7 +27,15 @@ from catalogue.reports import coverage_rows, disk_sizes, sql_rows
 from catalogue.selection import select_stored
 from catalogue.server import json_models as models
 from catalogue.server.monitoring import Totals
-from catalogue.server.responses import check_memory, describe_error, error_answer, json_bytes, run_query, service_of
+from catalogue.server.responses import (
+    check_memory,
+    describe_error,
+    error_answer,
+    json_bytes,
+    run_query,
+    service_of,
+    unknown_parameter,
+)
 from catalogue.session import Session
 from catalogue.settings import package_version
 
@@ -145,9 +153,7 @@ async def on_invalid_parameters(request: Request, error: RequestValidationError)
         case "missing":
             message = f"{name} is required"
         case "extra_forbidden":
-            near = closest_name(name, examples)
-            hint = f"did you mean {near}?" if near else f"known are: {', '.join(examples) or 'none'}"
-            message = f"unknown parameter {name!r}; {hint}"
+            message = unknown_parameter(name, examples)
         case "string_pattern_mismatch" | "string_too_short" | "string_too_long":
             message = f"invalid {name} {given!r}; example: {example[0] if isinstance(example, list) else example}"
         case "too_long" | "too_short":

@@ -42,6 +42,7 @@ PARAMETERS = parameters_of(Interface.FORM, "patterns", "crawls", "limit")
 """Parameters with a field that is made of their declaration."""
 _FIELDS = ("url", *(each.field for each in PARAMETERS), "order", "limit", "page")
 """Parameters that are given once."""
+KNOWN = (_FIELDS[0], "crawl", "crawls", *_FIELDS[1:])
 _SEPARATOR = re.compile(r"[\s,]+")
 _COLUMNS = (
     *("url_surtkey", "fetch_time", "url", "fetch_status", "content_mime_detected", "content_mime_type"),

@@ -37,8 +37,9 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.query.query import Query
 from catalogue.reports import cached_pages, coverage_rows, crawl_rows
 from catalogue.server import monitoring
-from catalogue.server.responses import describe_error, incomplete, run_query, service_of
+from catalogue.server.responses import describe_error, incomplete, run_query, service_of, unknown_parameter
 from catalogue.server.search import (
+    KNOWN,
     LOCATION,
     MAX_LIMIT,
     MAX_PAGE,
@@ -232,6 +233,7 @@ async def _search(request: Request) -> Response:
         choices = _choices(await run_query(request, crawl_rows))
         if not (request.query_params or as_csv):
             return page(form=Form(crawls=("latest",)))
+        _check_names(request)
         query = parse_form(form)
         if isinstance(query, Form):
             return page(400, form=query)
@@ -253,6 +255,15 @@ async def _search(request: Request) -> Response:
         headers = {"Content-Disposition": 'attachment; filename="captures.csv"', **incomplete(found["plan"].missing)}
         return Response(to_csv(found["rows"]), headers={**_FIXED, **headers}, media_type="text/csv")
     return page(422 if as_csv else 200, **_result(form, query, found))
+
+
+def _check_names(request: Request) -> None:
+    """Refuse a parameter that would be ignored, such as ``matchType``: the result would be that of another query."""
+    given = [name for name, value in request.query_params.multi_items() if value]
+    if unknown := [name for name in given if name not in KNOWN]:
+        raise QueryError(unknown_parameter(unknown[0][:100], KNOWN))
+    if repeated := [name for name in given if name != "crawl" and given.count(name) > 1]:
+        raise QueryError(f"{repeated[0]} is given {given.count(repeated[0])} times; give it once")
 
 
 ROUTES: Sequence[BaseRoute] = [

@@ -18,6 +18,7 @@ from catalogue.output.ledger import Ledger
 from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command, Ran
 from tests.support.faults import FaultServer, Kind, always
+from tests.support.miniatures import OLD
 from tests.support.sources import Arrivals
 
 
@@ -218,6 +219,16 @@ def test_missing_crawls_are_named_with_the_command(command: Command, crawl: str)
         option = "" if words[0] == "plan" else "add --harvest, or "
         assert sentence(ran).endswith(f"{crawl} is not harvested yet; {option}run: catalogue harvest --crawl {crawl}")
         assert ran.status == 2
+
+
+def test_stored_crawls_without_footers_can_be_left_out(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", str(whole_mirror), tmp_path)
+    assert command("harvest", "--crawl", crawl).status == 0
+    assert command("harvest", "--crawl", OLD, "--index", "cdx").status == 0
+    for words in (["query", "example.com", "--columns", "url_host_name"], ["sample", "-n1"]):
+        advice = f"select crawls with --crawl, or run: catalogue harvest --crawl {OLD}"
+        assert sentence(command(*words)).endswith(f"{OLD} is not harvested yet; {advice}")
+        assert command(*words, "--crawl", crawl).status == 0
 
 
 def test_failing_source_exits_with_75(asking: Command, mirror: Path, tmp_path: Path) -> None:

@@ -88,6 +88,19 @@ def some(mirror: Path, untaught_data: Path, tmp_path: Path) -> Iterator[catalogu
         yield cat
 
 
+def test_names_subsets_that_are_not_harvested(mirror: Path, crawl: str, tmp_path: Path) -> None:
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(mirror), cache=tmp_path / "cache")) as cat:
+        cat.harvest(crawl)
+        rest = f"not all files of {crawl}, %s, are harvested yet; run: catalogue harvest --crawl {crawl} --subset %s"
+        with pytest.raises(NotHarvested, match=f"(?m)^{rest % ('robotstxt', 'robotstxt')}$"):
+            cat.captures("example.com", crawls=crawl, subsets="robotstxt", index="columnar")
+        for subset, names in (("robotstxt", "robotstxt"), ("all", "crawldiagnostics and robotstxt")):
+            message = f"the CDX index has no column url_host_name, and {rest % (names, subset)}"
+            with pytest.raises(NotHarvested, match=f"(?m)^{message}$"):
+                cat.captures("example.com", crawls=crawl, subsets=subset, columns="url_host_name")
+        assert not cat.captures("example.com", crawls=crawl, index="columnar").plan.missing
+
+
 def test_suggests_stored_and_listed_crawls(some: catalogue.Catalogue, mirror: Path) -> None:
     newest = stored_crawls(some.session)[0]
     year, week = newest.split("-")[2:]

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 def test_documents_every_setting() -> None:
     page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
     for name in [*Settings.__dataclass_fields__, *Limits.__dataclass_fields__]:
-        assert f"`CATALOGUE_{name.upper()}`" in page
+        assert (f"`CATALOGUE_{name.upper()}`" in page) == (name != "hosts")  # which has no variable
 
 
 def test_generated_parts_are_up_to_date() -> None:

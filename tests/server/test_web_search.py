@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from io import BytesIO, StringIO
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from warcio.archiveiterator import ArchiveIterator
@@ -222,6 +222,22 @@ def test_shows_conflicts_at_the_field_that_has_to_change(site: str) -> None:
         root = page(search(site, url="example.com", **given), 400)
         assert root.one(id=field).attrs["aria-invalid"] == "true"
         assert not re.search("='|True", root.one("p", class_="problem").text)
+
+
+def test_refuses_parameters_that_would_be_ignored(site: str, crawl: str) -> None:
+    for name, value, message in (
+        ("matchType", "domain", "unknown parameter 'matchType'; did you mean match?"),
+        ("language", "isl", "unknown parameter 'language'; did you mean lang?"),
+        ("filter", "=status:404", "unknown parameter 'filter'; known are: url, crawl, crawls, "),
+        ("url", "example.com", "url is given 2 times; give it once"),
+    ):
+        given = [("url", "example.com"), ("crawl", crawl), (name, value)]
+        for path in ("/search", "/search.csv"):
+            root = page(get(site, f"{path}?{urlencode(given)}"), 400)
+            assert message in root.one(role="alert").text
+            assert root.one("input", id="url").attrs["value"] == "example.com"
+            assert not root.all("table")
+    page(search(site, url="example.com", crawl=crawl, matchType=""))
 
 
 def test_empty_form_runs_no_query(site: str) -> None:
