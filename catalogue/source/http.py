@@ -1,6 +1,7 @@
 """Files over HTTP, by the connections of urllib3."""
 
 import os
+import re
 import socket
 import ssl
 import time
@@ -39,6 +40,8 @@ _MIN_SPEED = 100_000
 _FIRST_ADDRESS_SECONDS = 2.0
 """Connect timeout for each address of a host except the last: IPv6 may not be reachable."""
 _ONCE = Retry(total=False)
+_TUNNEL = re.compile("Tunnel connection failed: ([0-9]{3})")
+"""The message of ``http.client``, which has no class for it."""
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables of requests and curl; OpenSSL itself reads SSL_CERT_FILE and SSL_CERT_DIR."""
 _PORTS = {"http": 80, "https": 443}
@@ -145,11 +148,17 @@ class HttpSource:
                 f"{self.url} has an untrusted certificate ({cause.verify_message}); "
                 "to trust other authorities, set SSL_CERT_FILE"
             )
-        if isinstance(cause, ConnectionRefusedError):
-            if self._proxy:
-                name = f"{urlsplit(self.url).scheme}_proxy"
-                return ProxyRefused(f"the proxy {self._proxy} that {name} names refuses connections")
+        if isinstance(cause, ConnectionRefusedError) and not self._proxy:
             return ConnectionRefused(f"nothing listens at {self.url} (connection refused)")
+        proxy = f"the proxy {self._proxy} that {urlsplit(self.url).scheme}_proxy names"
+        if isinstance(cause, ConnectionRefusedError):
+            return ProxyRefused(f"{proxy} refuses connections")
+        if self._proxy and (tunnel := _TUNNEL.match(str(cause))):
+            message = f"{proxy} answers {tunnel[1]} instead of connecting to {self.url}"
+            if tunnel[1] >= "500":
+                return Unreachable(message)
+            advice = "; put a user and password into its address" if tunnel[1] == "407" else ""
+            return SourceUnavailable(message + advice)
         if isinstance(cause, socket.gaierror):
             return name_not_resolved(self._host)
         return no_answer(request.where, cause)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
@@ -57,6 +58,38 @@ def test_errors_of_proxies_hide_their_password(
     ) as raised:
         open_http("http://data.example/").get("x", SUFFIX)
     assert "canary" not in f"{raised.value} {raised.value!r} {raised.value.__cause__}"
+
+
+class _NoTunnel(BaseHTTPRequestHandler):
+    """A proxy that answers with the status that the requested host is named by."""
+
+    def do_CONNECT(self) -> None:
+        self.send_error(int(self.path.partition(".")[0]))
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "advice"),
+    [
+        (407, SourceUnavailable, "; put a user and password"),
+        (403, SourceUnavailable, "$"),
+        (502, Unreachable, "$"),
+    ],
+)
+def test_names_the_proxy_that_makes_no_tunnel(
+    status: int, error: type[Exception], advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _NoTunnel) as proxy:
+        Thread(target=proxy.serve_forever).start()
+        address, url = f"127.0.0.1:{proxy.server_port}", f"https://{status}.example/"
+        monkeypatch.setenv("no_proxy", "direct.example")
+        monkeypatch.setenv("https_proxy", f"http://me:canary@{address}")
+        message = f"^the proxy http://{address} that https_proxy names answers {status} instead of connecting to {url}"
+        with pytest.raises(error, match=message + advice):
+            open_http(url).get("x", SUFFIX)
+        proxy.shutdown()
 
 
 def test_close_ends_running_requests_at_any_moment() -> None:
