@@ -57,6 +57,22 @@ def test_slices_make_the_requests_of_the_plan(harvested: Catalogue, question: di
     assert len(slices) == len(plan.files)
 
 
+def test_slices_read_all_blocks_once(columnar: Catalogue) -> None:
+    found = columnar.captures(["*.com", "*.org"], crawls="2021..2022", index="cdx", subsets="all")
+    plan = found.fetch_indexes()
+    expected = [(read.path, read.range) for planned in plan.blocks for read in planned.reads]
+    for size, count in ((1, len(expected)), (10**9, len(plan.blocks))):
+        slices = list(sliced(plan, size))
+        planned = (planned for each in slices for planned in each.blocks)
+        assert [(read.path, read.range) for each in planned for read in each.reads] == expected
+        assert [(fetch.path, fetch.range) for each in slices for wave in each.waves for fetch in wave] == expected
+        assert len(slices) == count
+    with ThreadPoolExecutor(3) as executor, opened(columnar.session.folder, columnar.session.settings, executor) as cat:
+        other = cat.captures(["*.com", "*.org"], crawls="2021..2022", index="cdx", subsets="all")
+        assert other.to_arrow().equals(found.to_arrow())
+        assert other.count() == found.count() > 0
+
+
 def test_row_groups_that_share_a_request_stay_together(tmp_path: Path) -> None:
     rows = table([f"com,example)/{number:05}" for number in range(1000)])
     crawl_of(tmp_path / "source", rows, row_group_size=100)
