@@ -1,11 +1,14 @@
 """What a page is: as detected, as declared, or by its first bytes."""
 
+import gzip
+
 import pytest
 
 from catalogue.records.document import Documents
 from catalogue.records.metadata import text_of
 from catalogue.records.page import Page
-from tests.support.archives import record_of
+from catalogue.records.record import read_record
+from tests.support.archives import capture, record_of, warc
 
 PAGE = b"<html><head><title>T</title></head><body><p>hello visible words</p></body></html>"
 PDF, PNG = b"%PDF-1.4\n%\xe2\xe3\n1 0 obj", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
@@ -70,6 +73,13 @@ def test_detected_types_have_priority(documents: Documents, declared: str) -> No
         assert (other.mime, other.charset, text_of(other, documents.look)["text"]) == (mime, None, None)
         page = Page(other, "CC-MAIN-2022-33", "warc")
         assert (page.charset, page.charset_source, page.text) == (None, None, None)
+
+
+def test_records_without_http_have_the_type_of_their_block() -> None:
+    block = {"WARC_Type": "resource", "Content_Type": "text/css"}
+    member = gzip.compress(warc(b"a { color: red }", head="", **block), mtime=0)
+    record = read_record(capture(member, digest=None, status=None), member)
+    assert (record.mime, record.body) == ("text/css", b"a { color: red }")
 
 
 def test_long_prologs_take_linear_time() -> None:
