@@ -193,6 +193,16 @@ def test_reads_a_complete_list_once(listed: bytes, blocks: BlockList) -> None:
         assert size <= len(listed) + 200
 
 
+def test_reads_lines_that_two_requests_divide() -> None:
+    lines = (f"a)/{n:04}{2000 * 'x'} 20220801000000\tcdx-00000.gz\t{9 * n}\t9\t{n + 1}\n" for n in range(9000))
+    data = "".join(lines).encode()
+    with served(data) as server:
+        check(server.search(), parse_blocks(CRAWL, data), EVERYTHING)
+        requests, size = server.cost()
+        assert requests == 4
+        assert size <= len(data) + 4096
+
+
 def test_locates_nothing_between_keys(listed: bytes) -> None:
     with served(listed) as server:
         assert server.search().locate(exact_interval(b"com,aaaa)/")) is None
