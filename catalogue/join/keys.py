@@ -121,21 +121,10 @@ class Lookups(ABC):
     def find(self, keys: pa.BinaryArray) -> _Found:
         """Return pairs of places of keys and numbers of their patterns; both shape (n,), int64."""
 
-    def present(self, keys: pa.BinaryArray) -> np.ndarray:
-        """Return numbers of the patterns that match any key, as ``patterns``."""
-        return self.find(keys)[1]
-
-    def numbered(self, batches: Iterable[pa.RecordBatch], key: str, *, alone: bool) -> Iterator[pa.RecordBatch]:
-        """Yield rows once for each pattern that they match, whose number is the first column.
-
-        With ``alone`` only numbers are yielded, each at least once. ``key`` is the column with the keys.
-        """
+    def numbered(self, batches: Iterable[pa.RecordBatch], key: str) -> Iterator[pa.RecordBatch]:
+        """Yield rows once for each pattern that their ``key`` matches, whose number is the first column."""
         for batch in batches:
-            keys = batch.column(key).cast(pa.binary())
-            if alone:
-                yield pa.RecordBatch.from_arrays([positions(self.present(keys))], names=[NUMBER])
-                continue
-            rows, patterns = self.find(keys)
+            rows, patterns = self.find(batch.column(key).cast(pa.binary()))
             chosen = batch if np.array_equal(rows, np.arange(len(batch))) else batch.take(positions(rows))
             names = [NUMBER, *batch.schema.names]
             yield pa.RecordBatch.from_arrays([positions(patterns), *chosen.columns], names=names)
@@ -223,13 +212,6 @@ class SingleLookups(Lookups):
             patterns.append(self._file.numbers(near)[np.repeat(first, counts) + within])
         every = np.concatenate(rows)
         return (every if places is None else places[every]), np.concatenate(patterns)
-
-    def present(self, keys: pa.BinaryArray) -> np.ndarray:
-        found = [np.arange(0)]
-        inorder, _ = ascending(keys)
-        for some, near, part in self._keys.meet(inorder):
-            found.append(self._file.numbers(near)[booleans(pc.is_in(part, value_set=inorder[some]))])
-        return np.concatenate(found)
 
 
 ROW = "row_id"
@@ -327,9 +309,6 @@ class JoinKeys:
 
     def count(self, keys: KeyInterval) -> int:
         return self.place(keys.end) - self.place(keys.start)
-
-    def lacks(self, key: bytes) -> bool:
-        return self.lacks_all(key, key + b"\0")
 
     def lacks_all(self, start: bytes, end: bytes) -> bool:
         """Return whether no interval has keys from ``start`` to ``end``, exclusive."""
