@@ -44,7 +44,7 @@ from catalogue.surt import Match
 _KEPT = 4
 """Rows of parts in memory, for each row of the input in a file of the result."""
 _WORK, _LOCK = ".join", "lock"
-_LEDGER, _KEYS, _PARTS = "ledger.jsonl", "keys", "parts"
+_LEDGER, _KEYS, _PARTS = "ledger.jsonl", "sorted", "parts"
 _OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet(?:\.[0-9]+\.part)?")
 _OTHER_FORMATS = {".csv", ".tsv", ".json", ".jsonl", ".arrow", ".txt"}
 _INVALID = "_invalid.csv"
@@ -212,7 +212,9 @@ class _JoinRun:
                 counts = sort_keys(folder, given, self._asked.match, self._invalid, advance, batch=self._sizes.batch)
             self._ledger.add_input(counts)
         about = self._ledger.input
-        keys = JoinKeys(folder, about["patterns"], about["column"], is_ascii=about["is_ascii"])
+        keys = JoinKeys(
+            folder, about["patterns"], about["column"], is_ascii=about["is_ascii"], are_keys=about["are_keys"]
+        )
         if keys.are_keys:  # for which no URL is preferred
             self._kind = replace(self._kind, collect=KINDS[self._kind.name].collect)
         return keys
