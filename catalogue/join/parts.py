@@ -32,12 +32,11 @@ EXACT = "exact"
 
 def with_exact(joined: pa.Table, keys: JoinKeys) -> pa.Table:
     """Append the column ``EXACT``."""
-    return joined.append_column(EXACT, _are_exact(joined[keys.column], joined["url"], are_keys=keys.are_keys))
+    nulls = pa.nulls(len(joined), pa.bool_())
+    return joined.append_column(EXACT, nulls if keys.are_keys else _are_exact(joined[keys.column], joined["url"]))
 
 
-def _are_exact(texts: pa.ChunkedArray, urls: pa.ChunkedArray, *, are_keys: bool) -> pa.Array:
-    if are_keys:
-        return pa.nulls(len(texts), pa.bool_())
+def _are_exact(texts: pa.ChunkedArray, urls: pa.ChunkedArray) -> pa.Array:
     exact, is_url = are_true(pc.equal(texts, urls)), np.ones(len(texts), np.bool_)
     others = np.flatnonzero(~exact)
     pairs = zip(*(column.take(positions(others)).to_pylist() for column in (texts, urls)), strict=True)
