@@ -44,7 +44,7 @@ from catalogue.surt import Match
 _KEPT = 4
 """Rows of parts in memory, for each row of the input in a file of the result."""
 _WORK, _LOCK = ".join", "lock"
-_LEDGER, _KEYS, _PARTS = "ledger.jsonl", "sorted", "parts"
+_LEDGER, _KEYS, _PARTS = "ledger.jsonl", "keys", "parts"
 _OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet(?:\.[0-9]+\.part)?")
 _OTHER_FORMATS = {".csv", ".tsv", ".json", ".jsonl", ".arrow", ".txt"}
 _INVALID = "_invalid.csv"
@@ -199,7 +199,8 @@ class _JoinRun:
     @cached_property
     def _keys(self) -> JoinKeys:
         folder = self._work / _KEYS
-        if self._ledger.finished or not (self._ledger.input and folder.exists()):
+        # Without "are_keys", an earlier version has sorted them, and left out the texts of a list of keys.
+        if self._ledger.finished or not ("are_keys" in self._ledger.input and folder.exists()):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             at = Progress("sorting keys", 0, 0)
