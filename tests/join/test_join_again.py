@@ -99,7 +99,10 @@ def test_keys_that_an_earlier_version_sorted_are_sorted_again(
     begun = run(both, keys, tmp_path / "out", "semi", crawls=crawl, budget=0)
     assert begun.left
     ledger = tmp_path / "out/.join/ledger.jsonl"
-    ledger.write_text(ledger.read_text(encoding="utf-8").replace('"are_keys": true, ', ""), encoding="utf-8")
+    entries = ledger.read_text(encoding="utf-8")
+    earlier = entries.replace('"are_keys": true, ', "")
+    assert earlier != entries
+    ledger.write_text(earlier, encoding="utf-8")
     found = run(both, keys, tmp_path / "out", "semi", crawls=crawl)
     assert found.complete
     assert {row["input_key"] for row in found.to_arrow().to_pylist()} == {*keys}
