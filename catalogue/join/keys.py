@@ -1,15 +1,14 @@
 """The keys of a join, sorted on disk: each once, with the rows of the input that have it."""
 
 import json
-from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,7 @@ from catalogue.parquet.arrow_arrays import (
     numbers,
     positions,
 )
-from catalogue.query.key_intervals import Intervals, KeyBatches, KeyIntervals, SingleKeys
+from catalogue.query.key_intervals import Intervals, KeyBatches, SingleKeys
 from catalogue.surt import KeyInterval, merge
 
 
@@ -103,34 +102,8 @@ _BATCHES = 16
 _Found = tuple[np.ndarray, np.ndarray]
 
 
-class Lookups(ABC):
-    """Some intervals, sorted."""
-
-    @property
-    @abstractmethod
-    def intervals(self) -> KeyIntervals:
-        """The same keys, disjoint and ascending."""
-
-    @property
-    @abstractmethod
-    def patterns(self) -> np.ndarray:
-        """Numbers of the patterns; shape (n,), int64."""
-
-    @abstractmethod
-    def find(self, keys: pa.BinaryArray) -> _Found:
-        """Return pairs of places of keys and numbers of their patterns; both shape (n,), int64."""
-
-    def numbered(self, batches: Iterable[pa.RecordBatch], key: str) -> Iterator[pa.RecordBatch]:
-        """Yield rows once for each pattern that their ``key`` matches, whose number is the first column."""
-        for batch in batches:
-            rows, patterns = self.find(batch.column(key).cast(pa.binary()))
-            chosen = batch if np.array_equal(rows, np.arange(len(batch))) else batch.take(positions(rows))
-            names = [NUMBER, *batch.schema.names]
-            yield pa.RecordBatch.from_arrays([positions(patterns), *chosen.columns], names=names)
-
-
-class WideLookups(Lookups):
-    """Intervals, which may contain each other."""
+class WideLookups:
+    """Sorted intervals, which may contain each other."""
 
     def __init__(self, rows: pa.RecordBatch) -> None:
         self._numbers = integers(rows.column(NUMBER))
@@ -143,13 +116,16 @@ class WideLookups(Lookups):
 
     @property
     def intervals(self) -> Intervals:
+        """The same keys, disjoint and ascending."""
         return Intervals(merge(map(KeyInterval, self._starts, self._ends)))
 
     @property
     def patterns(self) -> np.ndarray:
+        """Numbers of the patterns; shape (n,), int64."""
         return self._numbers
 
     def find(self, keys: pa.BinaryArray) -> _Found:
+        """Return pairs of places of keys and numbers of their patterns; both shape (n,), int64."""
         order = integers(pc.sort_indices(keys)).astype(np.int64)
         inorder: list[bytes] = keys.take(positions(order)).to_pylist()
         rows, places = [np.arange(0)], [np.arange(0)]
@@ -182,8 +158,8 @@ class LookupFile(KeyBatches):
         return np.concatenate(found)[rows.start - start : rows.stop - start]
 
 
-class SingleLookups(Lookups):
-    """Single keys in a file; those near the keys of captures are read batch by batch."""
+class SingleLookups:
+    """Sorted single keys in a file; those near the keys of captures are read batch by batch. See ``WideLookups``."""
 
     def __init__(self, file: LookupFile, rows: range) -> None:
         self._file = file
@@ -212,6 +188,8 @@ class SingleLookups(Lookups):
         every = np.concatenate(rows)
         return (every if places is None else places[every]), np.concatenate(patterns)
 
+
+Lookups: TypeAlias = WideLookups | SingleLookups
 
 ROW = "row_id"
 """Column with the number of a row of the input, from 1 on."""

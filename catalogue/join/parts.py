@@ -96,11 +96,20 @@ def write_part(kind: Kind, captures: "Captures", lookups: Lookups, keys: JoinKey
                 yield with_exact(joined, keys) if kind.exact else joined
 
     with closing(captures.batches(warn=False, report=lambda _: None)) as batches:
-        chunks = _chunks(lookups.numbered(batches, captures.plan.query.table.key))
+        chunks = _chunks(_numbered(batches, captures.plan.query.table.key, lookups))
         found = _collected(kind.collect, map(kind.collect, chunks)) if kind.collect else chunks
         if not (rows := write_tables(tables(found), path, row_group_size=_ROW_GROUP if kind.collect else None)):
             return JoinPart("", 0, 0, 0, 0)
     return JoinPart(path.name, rows, path.stat().st_size, min(reached), max(reached))
+
+
+def _numbered(batches: Iterable[pa.RecordBatch], key: str, lookups: Lookups) -> Iterator[pa.RecordBatch]:
+    """Yield rows once for each pattern that their ``key`` matches, whose number is the first column."""
+    for batch in batches:
+        rows, patterns = lookups.find(batch.column(key).cast(pa.binary()))
+        chosen = batch if np.array_equal(rows, np.arange(len(batch))) else batch.take(positions(rows))
+        names = [NUMBER, *batch.schema.names]
+        yield pa.RecordBatch.from_arrays([positions(patterns), *chosen.columns], names=names)
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
