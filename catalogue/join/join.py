@@ -199,8 +199,7 @@ class _JoinRun:
     @cached_property
     def _keys(self) -> JoinKeys:
         folder = self._work / _KEYS
-        # Without "are_keys", an earlier version has sorted them, and left out the texts of a list of keys.
-        if self._ledger.finished or not ("are_keys" in self._ledger.input and folder.exists()):
+        if self._ledger.finished or not (self._ledger.input and folder.exists()):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             at = Progress("sorting keys", 0, 0)
@@ -213,9 +212,7 @@ class _JoinRun:
                 counts = sort_keys(folder, given, self._asked.match, self._invalid, advance, batch=self._sizes.batch)
             self._ledger.add_input(counts)
         about = self._ledger.input
-        keys = JoinKeys(
-            folder, about["patterns"], about["column"], is_ascii=about["is_ascii"], are_keys=about["are_keys"]
-        )
+        keys = JoinKeys(folder, about["patterns"], about["column"], is_ascii=about["is_ascii"])
         if keys.are_keys:  # for which no URL is preferred
             self._kind = replace(self._kind, collect=KINDS[self._kind.name].collect)
         return keys

@@ -24,6 +24,7 @@ from catalogue.parquet.arrow_arrays import (
     integers,
     numbers,
     positions,
+    texts_of_keys,
 )
 from catalogue.query.key_intervals import Intervals, KeyBatches, SingleKeys
 from catalogue.surt import KeyInterval, merge
@@ -195,19 +196,31 @@ ROW = "row_id"
 """Column with the number of a row of the input, from 1 on."""
 PREFIX = "input_"
 INPUTS_FILE, LOOKUPS_FILE = "inputs.arrow", "lookups.arrow"
+_SAME = {b"values": b"keys"}
+
+
+def same_as_keys(name: str) -> pa.Field:
+    """Return the schema of a column without values, whose values are the keys."""
+    return pa.field(name, pa.null(), metadata=_SAME)
 
 
 class JoinKeys:
     """The sorted keys in a folder, as ``sort_keys`` writes them."""
 
-    def __init__(self, folder: Path, patterns: int, column: str, *, is_ascii: bool, are_keys: bool) -> None:
-        """Open them; ``are_keys`` says that the values of ``column`` are keys instead of URLs."""
+    def __init__(self, folder: Path, patterns: int, column: str, *, is_ascii: bool) -> None:
         self.patterns = patterns
         self.column = column
-        self.is_ascii, self.are_keys = is_ascii, are_keys
+        self.is_ascii = is_ascii
         self._inputs, self._lookups = BatchFile(folder / INPUTS_FILE), BatchFile(folder / LOOKUPS_FILE)
         self._file = LookupFile(self._lookups, is_ascii=is_ascii)
-        self.input_schema = self._inputs.schema
+        schema = self._inputs.schema
+        same = [place for place, field in enumerate(schema) if field.metadata == _SAME and field.type == pa.null()]
+        self._same = same[0] if same else None
+        """Place of the column whose values are the keys."""
+        self.are_keys = self._same is not None
+        self.input_schema = schema
+        if self._same is not None:
+            self.input_schema = schema.set(self._same, pa.field(schema[self._same].name, pa.string()))
         self._input_numbers = np.array(self._inputs.places, np.int64).reshape(-1, 2).T
         """Least and greatest pattern of each batch of rows."""
         self._reached = [bytes.fromhex(reached) for _, reached in self._lookups.places]
@@ -225,7 +238,8 @@ class JoinKeys:
         """Return the rows of consecutive patterns, sorted by number."""
         start = bisect_left(self._inputs.places, first, key=itemgetter(1))
         stop = bisect_right(self._inputs.places, last, key=itemgetter(0))
-        rows = pa.Table.from_batches(map(self._rows, range(start, stop)), self.input_schema)
+        batches = [self._rows(number) for number in range(start, max(start, stop))]
+        rows = pa.Table.from_batches(batches, self.input_schema)
         known = numbers(rows[NUMBER])
         begin, end = np.searchsorted(known, first), np.searchsorted(known, last, side="right")
         return rows.slice(begin, end - begin)
@@ -244,7 +258,17 @@ class JoinKeys:
         return pa.Table.from_batches(parts, self.input_schema)
 
     def _rows(self, number: int) -> pa.RecordBatch:
-        return self._inputs.read(range(number, number + 1))
+        batch = self._inputs.read(range(number, number + 1))
+        if self._same is None:
+            return batch
+        first, last = self._inputs.places[number]
+        parts = [keys for _, keys in self._file.parts(range(first, last + 1))]
+        keys = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        if len(keys) < len(batch):
+            keys = keys.take(positions(integers(batch.column(NUMBER)) - first))
+        columns = batch.columns
+        columns[self._same] = texts_of_keys(keys)
+        return pa.RecordBatch.from_arrays(columns, schema=self.input_schema)
 
     def spans(self, rows: int) -> Iterator[tuple[int, int]]:
         """Yield first and last number of consecutive patterns with about ``rows`` rows."""

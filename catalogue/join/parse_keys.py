@@ -48,8 +48,8 @@ class ParsedInput:
             for field in given.schema
         ]
         self.column = PREFIX + given.column
-        self.are_keys = True
-        """Whether every value so far is the key of its row."""
+        self.keys_column: str | None = PREFIX + given.column
+        """A column in which every value so far is the key of its row; None if there is none."""
         self.schema = pa.schema([(FIRST, pa.binary()), (OTHERS, pa.binary()), (ROW, pa.int64()), *fields])
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class ParsedInput:
             is_plain = texts.null_count == 0 and pc.all(pc.match_substring_regex(texts, _IS_KEY), min_count=0).as_py()
             if is_plain and pc.all(pc.equal(texts, pc.utf8_trim_whitespace(texts)), min_count=0).as_py():
                 return texts.cast(pa.binary()), pa.repeat(binaries([b""])[0], len(texts)), None
-        self.are_keys = False
+        self.keys_column = None
         firsts, others, left_out = [], [], []
         for at, text in enumerate(texts.to_pylist()):
             if self._given.unit == "line" and text is not None and (not text.strip() or text.lstrip().startswith("#")):

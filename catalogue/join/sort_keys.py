@@ -15,9 +15,9 @@ from catalogue.atomic_files import named, room, sync
 from catalogue.errors import DiskFailed, QueryError
 from catalogue.formatting import first_paragraph, plural
 from catalogue.join.inputs import OpenInput
-from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW, batch_writer
+from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, ROW, batch_writer, same_as_keys
 from catalogue.join.parse_keys import FIRST, OTHERS, ParsedInput, unpacked
-from catalogue.parquet.arrow_arrays import binaries, booleans, flags, joined, positions, sorted_pieces
+from catalogue.parquet.arrow_arrays import binaries, booleans, flags, joined, positions, sorted_pieces, texts_of_keys
 from catalogue.query.literals import file_literal, literal
 from catalogue.surt import Match
 
@@ -98,15 +98,16 @@ def sort_keys(
             none = f"none of the {plural(count, given.unit)} is" if count > 1 else f"the only {given.unit} is not"
             raise QueryError(f"{none} {what}{example}")
         counts = {"rows": parsing.rows - parsing.skipped, "patterns": patterns, "invalid": parsing.invalid}
-        return {**counts, "is_ascii": parsing.is_ascii, "are_keys": parsing.are_keys, "column": parsing.column}
+        return {**counts, "is_ascii": parsing.is_ascii, "column": parsing.column}
 
 
 def _write_numbered(
     folder: Path, inorder: pa.RecordBatchReader, batch: int, parsing: ParsedInput, *, wide: bool
 ) -> int:
-    count, before, single = 0, None, not parsing.has_others
+    count, before, keys_column, single = 0, None, parsing.keys_column, not parsing.has_others
     with ExitStack() as stack:
         fields = [field for field in inorder.schema if field.name not in {FIRST, OTHERS}]
+        fields = [same_as_keys(field.name) if field.name == keys_column else field for field in fields]
         schema = pa.schema([pa.field(NUMBER, pa.int64()), *fields])
         is_large = (folder / _PARSED_FILE).exists()
         write_inputs = stack.enter_context(batch_writer(folder / INPUTS_FILE, schema, compress=is_large))
@@ -118,7 +119,7 @@ def _write_numbered(
             is_new = _changes(firsts, others, before)
             numbered = count - 1 + np.cumsum(is_new)
             before = firsts[-1].as_py(), others[-1].as_py()
-            columns = [some.column(each.name) for each in fields]
+            columns = [pa.nulls(len(some)) if each.name == keys_column else some.column(each.name) for each in fields]
             rows = pa.RecordBatch.from_arrays([positions(numbered), *columns], schema=schema)
             write_inputs(rows, (int(numbered[0]), int(numbered[-1])))
             if not is_new.all():
@@ -149,14 +150,17 @@ def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.Record
 
 
 def _inorder(parsing: ParsedInput, waiting: list[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    schema = parsing.schema
+    """Yield rows by key; where the column of the input has only keys, it is made of them instead of sorted."""
+    schema, same = parsing.schema, parsing.keys_column
     every = pa.Table.from_batches(waiting, schema)
     waiting.clear()
     keys = joined(every[FIRST])
-    others = {name: joined(every[name]) for name in schema.names if name != FIRST}
+    others = {name: joined(every[name]) for name in schema.names if name not in {FIRST, same}}
     del every
     for places, some in sorted_pieces(keys, rows) if len(keys) else ():
         columns = {name: column.take(places) for name, column in others.items()} | {FIRST: some}
+        if same is not None:
+            columns[same] = texts_of_keys(some)
         yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 

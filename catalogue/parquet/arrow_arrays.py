@@ -45,6 +45,11 @@ def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(packed)])
 
 
+def texts_of_keys(keys: pa.BinaryArray) -> pa.StringArray:
+    _, ends, data = keys.buffers()
+    return pa.StringArray.from_buffers(len(keys), ends, data, offset=keys.offset)
+
+
 def text(value: str) -> pa.StringScalar:
     return texts([value])[0]
 

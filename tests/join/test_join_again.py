@@ -92,22 +92,6 @@ def test_finished_join_is_not_done_again(both: Catalogue, oracle: Oracle, crawl:
         run(both, texts[:-1], tmp_path / "out", "inner", crawls=crawl)
 
 
-def test_keys_that_an_earlier_version_sorted_are_sorted_again(
-    both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path
-) -> None:
-    keys = [str(row["url_surtkey"]) for row in oracle.rows[:20]]
-    begun = run(both, keys, tmp_path / "out", "semi", crawls=crawl, budget=0)
-    assert begun.left
-    ledger = tmp_path / "out/.join/ledger.jsonl"
-    entries = ledger.read_text(encoding="utf-8")
-    earlier = entries.replace('"are_keys": true, ', "")
-    assert earlier != entries
-    ledger.write_text(earlier, encoding="utf-8")
-    found = run(both, keys, tmp_path / "out", "semi", crawls=crawl)
-    assert found.complete
-    assert {row["input_key"] for row in found.to_arrow().to_pylist()} == {*keys}
-
-
 def test_refused_start_leaves_the_output_free(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
     texts, before = texts_of(oracle, 20, seed=4), both.requests
     with pytest.raises(TooExpensive):
