@@ -38,35 +38,6 @@ _SCAN_ROWS, _PAGE_ROWS = 50_000, 5_000
 _STRATA = {"host": "url_host_name", "domain": "url_host_registered_domain"}
 
 
-class _Strata:
-    """Counts sampled rows by the value of a column, so that each value has a maximum."""
-
-    def __init__(self, column: str | None, most: int) -> None:
-        self._column = column
-        self._most = most
-        self._counts: Counter[object] = Counter()
-
-    def first(self, rows: pa.Table, limit: int) -> pa.Table:
-        """Return the first ``limit`` rows whose value has not reached its maximum, without counting them."""
-        if self._column:
-            counts = self._counts.copy()
-            places = []
-            for place, value in enumerate(self._values(rows)):
-                if counts[value] < self._most:
-                    counts[value] += 1
-                    places.append(place)
-            rows = rows.take(positions(np.array(places, np.int64)))
-        return rows.slice(0, limit)
-
-    def count(self, rows: pa.Table) -> None:
-        if self._column:
-            self._counts.update(self._values(rows))
-
-    def _values(self, rows: pa.Table) -> Iterator[object]:
-        # NaN does not equal itself, but is one value here.
-        return ("NaN" if value != value else value for value in rows.column(self._column).to_pylist())  # noqa: PLR0124
-
-
 class Sample(ReprMixin):
     """A random sample of captures, each as likely as any other; drawn when it is read.
 
@@ -181,16 +152,16 @@ class Sample(ReprMixin):
         """
         for problem in self.missing:
             warnings.warn(problem, IncompleteAnswer, stacklevel=2)
-        order, strata = self._order(), _Strata(self._stratum, self._most)
+        order, counts = self._order(), Counter[object]()
         found = 0
         while found < self.size and order.drawn < self.rows:
             count = self._round(found, order.drawn)
             if self._is_scan(count, order):
-                rows = self._scan(order, strata, self.size - found, agree)
+                rows = self._scan(order, counts, self.size - found, agree)
             else:
                 rows = self._read(order.next(count), agree)
-            chosen = strata.first(rows, self.size - found)
-            strata.count(chosen)
+            chosen = self._first(rows, counts, self.size - found)
+            counts.update(self._strata(chosen))
             found += chosen.num_rows
             self.found, self.drawn = found, order.drawn
             yield from chosen.select(self._columns).combine_chunks().to_batches(BATCH_ROWS)
@@ -219,13 +190,32 @@ class Sample(ReprMixin):
                 agree(captures.fetch_indexes())
         return captures.to_arrow().sort_by(DRAWN_ORDER)
 
-    def _scan(self, order: RandomOrder, strata: _Strata, limit: int, agree: Callable[[ReadPlan], None]) -> pa.Table:
+    def _scan(
+        self, order: RandomOrder, counts: Counter[object], limit: int, agree: Callable[[ReadPlan], None]
+    ) -> pa.Table:
         """Read all rows that were not drawn before; return the first ones that match."""
         best = self._read({}, agree)
         for drawn in order.rest():
             rows = pa.concat_tables([best, self._read(drawn, agree)]).sort_by(DRAWN_ORDER)
-            best = strata.first(rows, limit).combine_chunks()
+            best = self._first(rows, counts, limit).combine_chunks()
         return best
+
+    def _first(self, rows: pa.Table, counts: Counter[object], limit: int) -> pa.Table:
+        """Return the first ``limit`` rows whose stratum has not reached its maximum, after ``counts``."""
+        if self._stratum:
+            counts = counts.copy()
+            places = []
+            for place, stratum in enumerate(self._strata(rows)):
+                if counts[stratum] < self._most:
+                    counts[stratum] += 1
+                    places.append(place)
+            rows = rows.take(positions(np.array(places, np.int64)))
+        return rows.slice(0, limit)
+
+    def _strata(self, rows: pa.Table) -> list[object]:
+        # NaN does not equal itself, but is one value here.
+        values = rows.column(self._stratum).to_pylist() if self._stratum else []
+        return ["NaN" if value != value else value for value in values]  # noqa: PLR0124
 
     def to_arrow(self) -> pa.Table:
         """Read the sample as an Arrow table."""

@@ -16,7 +16,6 @@ from catalogue.export.ducklake_tables import (
     add_columns,
     begin,
     changing,
-    enumerate_columns,
     reading,
     type_name,
     update_macros,
@@ -106,7 +105,8 @@ class _Lake:
         live = {name: (number, kind) for name, number, kind, end in every if end is None}
         names = {name.lower() for name in live}
         new = [(name, kind) for name, kind in columns if name.lower() not in names]
-        added = enumerate_columns(new, max(number for _, number, _, _ in every) + 1)
+        first = max(number for _, number, _, _ in every) + 1
+        added = [(number, name, kind) for number, (name, kind) in enumerate(new, first)]
         other = [(live[name][0], name, kind) for name, kind in columns if name in live and live[name][1] != kind]
         numbers = {name: number for name, (number, _) in live.items()} | {name: number for number, name, _ in added}
         return {name: numbers[name] for name, _ in columns if name in numbers}, added + other

@@ -166,8 +166,9 @@ def begin(database: Database, columns: Sequence[tuple[str, str]], *, data_path: 
     add("ducklake_schema_versions", [(_SECOND, 1, TABLE)])
     add("ducklake_table", [(TABLE, str(uuid4()), _SECOND, None, SCHEMA, RAW, "", True)])
     add("ducklake_table_stats", [(TABLE, 0, 0, 0)])
-    add_columns(database, enumerate_columns(columns, 1), _SECOND)
-    numbers = {name: number for number, (name, _) in enumerate(columns, 1)}
+    numbered = [(number, name, kind) for number, (name, kind) in enumerate(columns, 1)]
+    add_columns(database, numbered, _SECOND)
+    numbers = {name: number for number, name, _ in numbered}
     add("ducklake_partition_info", [(PARTITION, TABLE, _SECOND, None)])
     add(
         "ducklake_partition_column",
@@ -179,10 +180,6 @@ def begin(database: Database, columns: Sequence[tuple[str, str]], *, data_path: 
     view = (SCHEMA, "captures", "duckdb", _VIEW, "")
     add("ducklake_view", [(VIEW, str(uuid4()), _SECOND, None, *view)])
     _add_macros(database)
-
-
-def enumerate_columns(columns: Sequence[tuple[str, str]], first: int) -> list[tuple[int, str, str]]:
-    return [(number, name, kind) for number, (name, kind) in enumerate(columns, first)]
 
 
 def add_columns(database: Database, columns: Sequence[tuple[int, str, str]], snapshot: int) -> None:

@@ -113,22 +113,12 @@ class TableFolder:
     def file(self, version: int) -> Path:
         return self.metadata / f"v{version}.metadata.json"
 
-    def commit(self, version: int, document: str, written: Iterable[Path]) -> None:
-        """Sync all files of a version, then make it the newest."""
-        for file in written:
-            sync(file)
-        self._write(self.file(version), document)
-        self.hint(version)
-
     def hint(self, version: int) -> None:
         """Write the number of the newest version."""
         file = self.metadata / "version-hint.text"
         if not file.exists() or file.read_text(encoding="ascii", errors="replace") != str(version):
-            self._write(file, str(version))
-
-    def _write(self, file: Path, text: str) -> None:
-        with whole_file(file) as opened:
-            opened.write(text.encode())
+            with whole_file(file) as opened:
+                opened.write(str(version).encode())
 
 
 def check_address(address: str) -> None:
@@ -157,12 +147,14 @@ def export(path: Path, files: Sequence[LakeFile], location: str, missing: Sequen
         version = folder.version()
         there, manifests = _read(folder, version, io) if version else (None, {})
         document = _next(folder, version, there, manifests, files, location, missing, io)
-        if document is None:
-            folder.hint(version)
-            return folder.file(version)
-        written = list(folder.metadata.glob(f"*{document.current_snapshot_id}.avro"))
-        folder.commit(version + 1, document.model_dump_json(exclude_none=True), written)
-        return folder.file(version + 1)
+        if document is not None:
+            for written in folder.metadata.glob(f"*{document.current_snapshot_id}.avro"):
+                sync(written)
+            version += 1
+            with whole_file(folder.file(version)) as opened:
+                opened.write(document.model_dump_json(exclude_none=True).encode())
+        folder.hint(version)
+        return folder.file(version)
 
 
 def _read(folder: TableFolder, version: int, io: FileIO) -> tuple[TableMetadata, _Manifests]:

@@ -193,7 +193,7 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
         with _errors(path):
             file = stack.enter_context(open_file(path))
             parquet = None
-            if _starts_with(file, _PARQUET):
+            if _start_of(file) == _PARQUET:
                 parquet = stack.enter_context(pq.ParquetFile(file, buffer_size=_PARQUET_BUFFER, pre_buffer=False))
             function = None if parquet else _reader_of(path, file, on)
         if parquet:
@@ -229,10 +229,10 @@ def _are_values(fields: Sequence[str]) -> bool:
     return len(fields) <= 1 or any(not field or "://" in field or field.isdigit() for field in fields)
 
 
-def _starts_with(file: BinaryIO, magic: bytes) -> bool:
-    start = file.read(len(magic))
+def _start_of(file: BinaryIO) -> bytes:
+    start = file.read(len(_PARQUET))
     file.seek(0)
-    return start == magic
+    return start
 
 
 def _guarded(path: Path, batches: Iterable[pa.RecordBatch], *kinds: type[Exception]) -> Iterator[pa.RecordBatch]:
@@ -246,9 +246,7 @@ def _guarded(path: Path, batches: Iterable[pa.RecordBatch], *kinds: type[Excepti
 
 
 def _reader_of(path: Path, file: BinaryIO, on: str | None) -> str | None:
-    start = file.read(len(_PARQUET))
-    file.seek(0)
-    name = file_literal(path)
+    start, name = _start_of(file), file_literal(path)
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in {".gz", ".zst"}]
     kind = suffixes[-1] if suffixes else ""
     if kind == ".parquet":
@@ -291,8 +289,7 @@ def _read_csv(path: Path, before: int, delimiter: str, names: Sequence[str], pac
 
 @contextmanager
 def _unzipped(file: BinaryIO) -> Iterator[BinaryIO]:
-    start = file.read(len(_ZSTD))
-    file.seek(0)
+    start = _start_of(file)
     if start.startswith(_GZIP):
         with gzip.GzipFile(fileobj=file) as unzipped:
             yield cast("BinaryIO", unzipped)

@@ -1,15 +1,14 @@
 """The keys of a join, sorted on disk: each once, with the rows of the input that have it."""
 
 import json
-from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,7 @@ from catalogue.parquet.arrow_arrays import (
     positions,
     texts_of_keys,
 )
-from catalogue.query.key_intervals import Intervals, KeyBatches, KeyIntervals, SingleKeys
+from catalogue.query.key_intervals import Intervals, KeyBatches, SingleKeys
 from catalogue.surt import KeyInterval, merge
 
 
@@ -104,45 +103,8 @@ _BATCHES = 16
 _Found = tuple[np.ndarray, np.ndarray]
 
 
-class Lookups(ABC):
-    """Some intervals, sorted."""
-
-    @property
-    @abstractmethod
-    def intervals(self) -> KeyIntervals:
-        """The same keys, disjoint and ascending."""
-
-    @property
-    @abstractmethod
-    def patterns(self) -> np.ndarray:
-        """Numbers of the patterns; shape (n,), int64."""
-
-    @abstractmethod
-    def find(self, keys: pa.BinaryArray) -> _Found:
-        """Return pairs of places of keys and numbers of their patterns; both shape (n,), int64."""
-
-    def present(self, keys: pa.BinaryArray) -> np.ndarray:
-        """Return numbers of the patterns that match any key, as ``patterns``."""
-        return self.find(keys)[1]
-
-    def numbered(self, batches: Iterable[pa.RecordBatch], key: str, *, alone: bool) -> Iterator[pa.RecordBatch]:
-        """Yield rows once for each pattern that they match, whose number is the first column.
-
-        With ``alone`` only numbers are yielded, each at least once. ``key`` is the column with the keys.
-        """
-        for batch in batches:
-            keys = batch.column(key).cast(pa.binary())
-            if alone:
-                yield pa.RecordBatch.from_arrays([positions(self.present(keys))], names=[NUMBER])
-                continue
-            rows, patterns = self.find(keys)
-            chosen = batch if np.array_equal(rows, np.arange(len(batch))) else batch.take(positions(rows))
-            names = [NUMBER, *batch.schema.names]
-            yield pa.RecordBatch.from_arrays([positions(patterns), *chosen.columns], names=names)
-
-
-class WideLookups(Lookups):
-    """Intervals, which may contain each other."""
+class WideLookups:
+    """Sorted intervals, which may contain each other."""
 
     def __init__(self, rows: pa.RecordBatch) -> None:
         self._numbers = integers(rows.column(NUMBER))
@@ -155,13 +117,16 @@ class WideLookups(Lookups):
 
     @property
     def intervals(self) -> Intervals:
+        """The same keys, disjoint and ascending."""
         return Intervals(merge(map(KeyInterval, self._starts, self._ends)))
 
     @property
     def patterns(self) -> np.ndarray:
+        """Numbers of the patterns; shape (n,), int64."""
         return self._numbers
 
     def find(self, keys: pa.BinaryArray) -> _Found:
+        """Return pairs of places of keys and numbers of their patterns; both shape (n,), int64."""
         order = integers(pc.sort_indices(keys)).astype(np.int64)
         inorder: list[bytes] = keys.take(positions(order)).to_pylist()
         rows, places = [np.arange(0)], [np.arange(0)]
@@ -194,8 +159,8 @@ class LookupFile(KeyBatches):
         return np.concatenate(found)[rows.start - start : rows.stop - start]
 
 
-class SingleLookups(Lookups):
-    """Single keys in a file; those near the keys of captures are read batch by batch."""
+class SingleLookups:
+    """Sorted single keys in a file; those near the keys of captures are read batch by batch. See ``WideLookups``."""
 
     def __init__(self, file: LookupFile, rows: range) -> None:
         self._file = file
@@ -224,13 +189,8 @@ class SingleLookups(Lookups):
         every = np.concatenate(rows)
         return (every if places is None else places[every]), np.concatenate(patterns)
 
-    def present(self, keys: pa.BinaryArray) -> np.ndarray:
-        found = [np.arange(0)]
-        inorder, _ = ascending(keys)
-        for some, near, part in self._keys.meet(inorder):
-            found.append(self._file.numbers(near)[booleans(pc.is_in(part, value_set=inorder[some]))])
-        return np.concatenate(found)
 
+Lookups: TypeAlias = WideLookups | SingleLookups
 
 ROW = "row_id"
 """Column with the number of a row of the input, from 1 on."""
@@ -327,9 +287,6 @@ class JoinKeys:
 
     def count(self, keys: KeyInterval) -> int:
         return self.place(keys.end) - self.place(keys.start)
-
-    def lacks(self, key: bytes) -> bool:
-        return self.lacks_all(key, key + b"\0")
 
     def lacks_all(self, start: bytes, end: bytes) -> bool:
         """Return whether no interval has keys from ``start`` to ``end``, exclusive."""

@@ -71,7 +71,7 @@ class ParsedInput:
     def _parsed(self, texts: pa.StringArray, given: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
         if self._match is Match.EXACT:
             is_plain = texts.null_count == 0 and pc.all(pc.match_substring_regex(texts, _IS_KEY), min_count=0).as_py()
-            if is_plain and not _have_blanks(texts):
+            if is_plain and pc.all(pc.equal(texts, pc.utf8_trim_whitespace(texts)), min_count=0).as_py():
                 return texts.cast(pa.binary()), pa.repeat(binaries([b""])[0], len(texts)), None
         self.keys_column = None
         firsts, others, left_out = [], [], []
@@ -130,17 +130,10 @@ class ParsedInput:
         self.invalid += 1
 
 
-def _is_ascii(values: pa.BinaryArray | pa.StringArray) -> bool:
+def _is_ascii(values: pa.BinaryArray) -> bool:
     """Return whether values are ASCII; intervals in hexadecimal digits always are, and their ends are not keys."""
     bounds, data = bounds_and_bytes(values)
     return bool(np.frombuffer(data, np.int8)[bounds[0] : bounds[-1]].min(initial=0) == 0)
-
-
-def _have_blanks(keys: pa.StringArray) -> bool:
-    if not _is_ascii(keys):
-        return bool(pc.any(pc.not_equal(keys, pc.utf8_trim_whitespace(keys)), min_count=0).as_py())
-    bounds, data = bounds_and_bytes(keys)
-    return bool((np.frombuffer(data, np.uint8)[bounds[1:] - 1] <= ord(" ")).any())
 
 
 def is_key(text: str) -> bool:

@@ -32,12 +32,11 @@ EXACT = "exact"
 
 def with_exact(joined: pa.Table, keys: JoinKeys) -> pa.Table:
     """Append the column ``EXACT``."""
-    return joined.append_column(EXACT, _are_exact(joined[keys.column], joined["url"], are_keys=keys.are_keys))
+    nulls = pa.nulls(len(joined), pa.bool_())
+    return joined.append_column(EXACT, nulls if keys.are_keys else _are_exact(joined[keys.column], joined["url"]))
 
 
-def _are_exact(texts: pa.ChunkedArray, urls: pa.ChunkedArray, *, are_keys: bool) -> pa.Array:
-    if are_keys:
-        return pa.nulls(len(texts), pa.bool_())
+def _are_exact(texts: pa.ChunkedArray, urls: pa.ChunkedArray) -> pa.Array:
     exact, is_url = are_true(pc.equal(texts, urls)), np.ones(len(texts), np.bool_)
     others = np.flatnonzero(~exact)
     pairs = zip(*(column.take(positions(others)).to_pylist() for column in (texts, urls)), strict=True)
@@ -97,11 +96,20 @@ def write_part(kind: Kind, captures: "Captures", lookups: Lookups, keys: JoinKey
                 yield with_exact(joined, keys) if kind.exact else joined
 
     with closing(captures.batches(warn=False, report=lambda _: None)) as batches:
-        chunks = _chunks(lookups.numbered(batches, captures.plan.query.table.key, alone=kind.columns == ()))
-        found = _collected(kind.collect, chunks) if kind.collect else chunks
+        chunks = _chunks(_numbered(batches, captures.plan.query.table.key, lookups))
+        found = _collected(kind.collect, map(kind.collect, chunks)) if kind.collect else chunks
         if not (rows := write_tables(tables(found), path, row_group_size=_ROW_GROUP if kind.collect else None)):
             return JoinPart("", 0, 0, 0, 0)
     return JoinPart(path.name, rows, path.stat().st_size, min(reached), max(reached))
+
+
+def _numbered(batches: Iterable[pa.RecordBatch], key: str, lookups: Lookups) -> Iterator[pa.RecordBatch]:
+    """Yield rows once for each pattern that their ``key`` matches, whose number is the first column."""
+    for batch in batches:
+        rows, patterns = lookups.find(batch.column(key).cast(pa.binary()))
+        chosen = batch if np.array_equal(rows, np.arange(len(batch))) else batch.take(positions(rows))
+        names = [NUMBER, *batch.schema.names]
+        yield pa.RecordBatch.from_arrays([positions(patterns), *chosen.columns], names=names)
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -118,31 +126,14 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _collected(collect: Callable[[pa.Table], pa.Table], found: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield one table, or none without rows."""
-    kept: list[pa.Table] = []
-    for chunk in found:
-        if some := collect(chunk):
-            later = _split_off(kept, _first(some))
-            kept.append(collect(pa.concat_tables([*later, some])) if later else some)
-    if kept:
-        yield pa.concat_tables(kept)
-
-
-def _first(rows: pa.Table) -> int:
-    number: int = rows[NUMBER][0].as_py()
-    return number
-
-
-def _split_off(kept: list[pa.Table], number: int) -> list[pa.Table]:
-    later: list[pa.Table] = []
-    while kept and kept[-1][NUMBER][-1].as_py() >= number:
-        last = kept.pop()
-        at = int(np.searchsorted(numbers(last[NUMBER]), number))
-        later.insert(0, last.slice(at))
-        if at:
-            kept.append(last.slice(0, at))
-    return later
+def _collected(collect: Callable[[pa.Table], pa.Table], found: Iterable[pa.Table]) -> list[pa.Table]:
+    """Merge collected tables to one; return none without any."""
+    some: list[pa.Table] = []
+    for table in filter(len, found):
+        some.append(table)
+        if sum(map(len, some[1:])) > max(_CHUNK_ROWS, 2 * len(some[0])):  # seldom, as each time all are sorted
+            some = [collect(pa.concat_tables(some))]
+    return some if len(some) < 2 else [collect(pa.concat_tables(some))]  # noqa: PLR2004 - one is sorted already
 
 
 def result_of(
@@ -153,13 +144,8 @@ def result_of(
     ``schema`` is that of captures; ``unread`` has ascending numbers of patterns for which not everything was read.
     """
     assert kind.result and kind.collect  # noqa: S101, PT018 - an inner join needs none
-    some: list[pa.Table] = []
-    for part in parts:
-        some.append(_within(part, span))
-        if sum(map(len, some[1:])) > max(_CHUNK_ROWS, 2 * len(some[0])):  # seldom, as each time all are sorted
-            some = [kind.collect(pa.concat_tables(some))]
     nothing = pa.Table.from_batches([], schema.insert(0, pa.field(NUMBER, pa.int64())))
-    kept = some[0] if len(some) == 1 else kind.collect(pa.concat_tables(some) if some else nothing)
+    (kept,) = _collected(kind.collect, (_within(part, span) for part in parts)) or [kind.collect(nothing)]
     found = kind.result(kept, keys.rows_between(*span), unread)
     found = with_exact(found, keys) if kind.exact else found
     return latest_of_rows(found) if kind.exact and not keys.are_keys else found

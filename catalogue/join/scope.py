@@ -135,8 +135,9 @@ class JoinScope:
     def _cut(self, crawl: str, index: str, keys: JoinKeys) -> list[Slice]:
         if index == CDX:
             listed = self._session.block_lists.get(crawl)
-            pieces = pieces_of_blocks(listed, keys, self.sizes.run) if isinstance(listed, StoredList) else ()
-            return cut(crawl, index, "", pieces, keys, self.sizes)
+            pieces = pieces_of_blocks(listed, self.sizes.run) if isinstance(listed, StoredList) else ()
+            # A block may have the first key of the next one, too.
+            return cut(crawl, index, "", pieces, keys, self.sizes, splits=False)
         found: list[Slice] = []
         shown = self._session.metadata()
         for subset in self.selection.subsets:
@@ -149,6 +150,7 @@ class JoinScope:
                     f"{crawl} has {plural(unbounded, 'row group')} without bounds, which the join would read once for "
                     f"each part of its {len(keys):,} keys; run: catalogue backfill --crawl {crawl}"
                 )
-            pieces = () if unbounded else pieces_of_row_groups(bounds, keys if signed else None)
-            found += cut(crawl, index, subset, pieces, keys, self.sizes)
+            pieces = () if unbounded else pieces_of_row_groups(bounds)
+            # Bounds in signed order do not say where the keys of an interval are; see KeyIntervals.span.
+            found += cut(crawl, index, subset, pieces, keys, self.sizes, splits=not signed)
         return found

@@ -1,10 +1,9 @@
 """Cut the keys of a join into slices that read no page and no block twice."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TypeAlias
 
 from catalogue.cdx.block_file import StoredList
 from catalogue.commoncrawl.crawls import COLUMNAR
@@ -55,56 +54,53 @@ class Slice:
         return "-".join(filter(None, [self.crawl, self.subset, f"{self.number:05}"]))
 
 
-class SlicePiece(NamedTuple):
-    """Row groups or blocks that are in one slice, because a key may be in several of them."""
-
-    least: bytes
-    size: int
-    may_start: Callable[[], bool] = lambda: True
+Piece: TypeAlias = tuple[bytes, int]
+"""Least key and number of row groups or blocks that are in one slice, because a key may be in several of them."""
 
 
-def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]], keys: JoinKeys | None = None) -> Iterator[SlicePiece]:
-    """Yield the pieces of row groups, given by their least and greatest keys.
-
-    Intervals of ``keys`` are not cut, because bounds are in signed order; see ``KeyIntervals.span``.
-    """
-
-    def piece() -> SlicePiece:
-        return SlicePiece(least, count, partial(keys.lacks, least)) if keys else SlicePiece(least, count)
-
+def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]]) -> Iterator[Piece]:
+    """Yield the pieces of row groups, given by their least and greatest keys."""
     least, reached, count = b"", b"", 0
     for low, high in sorted(bounds):
         if count and low > reached:
-            yield piece()
+            yield least, count
             least, count = low, 0
         least = least if count else low
         reached, count = max(reached, high), count + 1
     if count:
-        yield piece()
+        yield least, count
 
 
-def pieces_of_blocks(listed: StoredList, keys: JoinKeys, run: int) -> Iterator[SlicePiece]:
-    """Yield runs of blocks; none starts a slice with a key of the join, which the block before may have, too."""
+def pieces_of_blocks(listed: StoredList, run: int) -> Iterator[Piece]:
+    """Yield runs of blocks."""
     for part in listed.parts():
         for place in range(0, len(part), run):
-            key = part.key(place)
-            yield SlicePiece(key, min(run, len(part) - place), partial(keys.lacks, key))
+            yield part.key(place), min(run, len(part) - place)
 
 
-def cut(crawl: str, index: str, subset: str, pieces: Iterable[SlicePiece], keys: JoinKeys, sizes: Sizes) -> list[Slice]:
-    """Cut keys between pieces; return the slices that have keys."""
+def cut(
+    crawl: str, index: str, subset: str, pieces: Iterable[Piece], keys: JoinKeys, sizes: Sizes, *, splits: bool
+) -> list[Slice]:
+    """Cut keys between pieces; return the slices that have keys.
+
+    Only with ``splits`` a cut may be within an interval of the join.
+    """
     if len(keys) <= sizes.few:
         pieces = ()
     most = sizes.row_groups if index == COLUMNAR else sizes.blocks
     starts, count, begun = [b""], 0, 0
     size, before = 0, 0  # of the last piece, and the place where it starts
-    for piece in pieces:
-        place = keys.place(piece.least)
+    for least, size_of_piece in pieces:
+        place = keys.place(least)
         if keys.is_wide or place > before:  # a piece without keys is not read
             count += size
-        size, before = piece.size, place
-        if (count + size > most or place - begun >= sizes.keys) and place > begun and piece.may_start():
-            starts.append(piece.least)
+        size, before = size_of_piece, place
+        if (
+            (count + size > most or place - begun >= sizes.keys)
+            and place > begun
+            and (splits or keys.lacks_all(least, least + b"\0"))
+        ):
+            starts.append(least)
             count, begun = 0, place
     found: list[Slice] = []
     for start, end in pairwise([*starts, END]):

@@ -147,6 +147,13 @@ def test_nested_columns_of_polars(both: Catalogue, crawl: str, how: str) -> None
             assert [row[f"input_{name}"] for name in named] == [values[row["row_id"] - 1] for _, values in NESTED]
 
 
+@pytest.mark.parametrize("blank", ["\v", "\u00a0", " ", "\t"])
+def test_blanks_around_keys_are_left_out(both: Catalogue, crawl: str, tmp_path: Path, blank: str) -> None:
+    key = "com,example)/"
+    found = both.join([key, f"{blank}{key}", f"{key}{blank}"], tmp_path / "out", how="semi", crawls=crawl)
+    assert (found.rows, found.patterns, found.invalid) == (3, 1, 0)
+
+
 def test_result_read_by_polars_is_an_input(both: Catalogue, crawl: str, tmp_path: Path) -> None:
     found = both.join(URLS, tmp_path / "found.parquet", how="crawls", crawls=crawl)
     again = both.join(pl.read_parquet(tmp_path / "found.parquet"), on="input_key", how="crawls", crawls=crawl)
