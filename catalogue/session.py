@@ -264,8 +264,7 @@ class Session:
         """Return the path of the metadata database after an update, if that is necessary."""
         from catalogue.metadata_db.refresh import refresh
 
-        path = self.writable_database(indexes=indexes)
-        refresh(path, self.store, self.dataset, indexes=indexes)
+        refresh(path := self.writable_database(indexes=indexes), self.store, self.dataset, indexes=indexes)
         return path
 
     # Sources
