@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalogue.cdx.lines import lines_of, time_of
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.server.cdx_request import CdxRequest, apply_filters, parse_filter, parse_request
-from catalogue.server.cdx_search import order_lines
+from catalogue.server.cdx_search import order_lines, rows_before
 from tests.cdx.test_lines import ROW
 from tests.support.cdx_oracle import Capture, Refused, capture_filter
 
@@ -127,3 +128,29 @@ def test_sorts_by_distance_even_from_invalid_times(closest: str, years: list[int
     rows = pa.RecordBatch.from_pylist([{"url_surtkey": "x", "fetch_time": at} for at in times])
     request = parse_request([("url", "x"), ("closest", closest), ("limit", "3")])
     assert [int(time_of(line)[:4]) for line in order_lines(lines_of(rows), request)] == years
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a)/", "a)/b", "b)/", "b)/ c"]), st.none() | st.integers(0, 9)), min_size=2),
+    st.integers(1, 5),
+    st.sampled_from([{}, {"reverse": "true"}, {"closest": "20220101000005"}]),
+)
+def test_rows_after_the_limit_are_not_needed(
+    places: list[tuple[str, int | None]], limit: int, order: dict[str, str]
+) -> None:
+    request = request_of(limit=str(limit), **order)
+    start = ROW["fetch_time"].replace(month=1, day=1, hour=0, minute=0, second=0)
+    rows = pa.RecordBatch.from_pylist(
+        [
+            {
+                "url_surtkey": key,
+                "fetch_time": None if at is None else start.replace(second=at, microsecond=number % 3 * 1000),
+                "url": f"{number}",
+            }
+            for number, (key, at) in enumerate(places)
+        ],
+        schema=pa.schema([(name, SCHEMA.field(name).type) for name in ("url_surtkey", "fetch_time", "url")]),
+    )
+    selected = order_lines(lines_of(rows.slice(0, limit)), request)
+    needed = rows_before(rows.slice(limit), selected[-1], request)
+    assert order_lines([*selected, *lines_of(needed)], request) == order_lines(lines_of(rows), request)

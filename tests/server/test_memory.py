@@ -177,7 +177,7 @@ def test_long_keys_count() -> None:
 
 @pytest.mark.parametrize("options", ["", "&sort=reverse", "&closest=2022", "&filter==status:200"])
 def test_limited_requests_change_no_later_answer(options: str, settings: Settings, tmp_path: Path) -> None:
-    """Rows are more than are converted to lines together, so that those after the limit are dropped in between."""
+    """A limit ends the conversion of rows to lines early, which are more than are converted together."""
     keys = [f"com,example)/{number:05}" for number in range(20_000)]
     times = pa.array([datetime(2022, 8, 8, tzinfo=UTC)] * len(keys), pa.timestamp("ms"))
     mirror = crawl_of(tmp_path / "mirror", table(keys, fetch_time=times))
