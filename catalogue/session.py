@@ -262,9 +262,10 @@ class Session:
 
     def updated_database(self, *, indexes: bool = True) -> Path:
         """Return the path of the metadata database after an update, if that is necessary."""
-        from catalogue.metadata_db.refresh import updated
+        from catalogue.metadata_db.refresh import refresh
 
-        return updated(self.writable_database(indexes=indexes), self.store, self.dataset, indexes=indexes)
+        refresh(path := self.writable_database(indexes=indexes), self.store, self.dataset, indexes=indexes)
+        return path
 
     # Sources
 

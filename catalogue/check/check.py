@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
-from catalogue.check.compare_files import FileComparison
+from catalogue.check.compare_files import compare_with_source, compared_length
 from catalogue.check.findings import EMPTY, REPAIR, Checked, Finding, Share
 from catalogue.commoncrawl.crawls import CrawlWords, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
@@ -220,8 +221,8 @@ class _Check:
             and (self.crawls is None or file.crawl in self.crawls)
         ]
         checked.seed = None if share.part else seed
-        comparison = FileComparison(self.session.store, self.dataset, source)
-        chosen = share.choose(paths, comparison.length, seed) if paths else []
+        store, dataset = self.session.store, self.dataset
+        chosen = share.choose(paths, partial(compared_length, store, dataset), seed) if paths else []
         if not chosen:
             checked.empty = True
             checked.notes.append(EMPTY)
@@ -230,7 +231,7 @@ class _Check:
         report(progress)
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="check")
         try:
-            for findings in executor.map(comparison.compare, chosen):
+            for findings in executor.map(lambda path: [*compare_with_source(path, store, dataset, source)], chosen):
                 checked.findings += findings
                 checked.compared += 1
                 checked.equal += not findings

@@ -1,7 +1,6 @@
 """Compare a stored footer and page indexes with the source."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from secrets import choice
 
 from catalogue.check.findings import Finding
@@ -17,50 +16,37 @@ from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile
 
 
-@dataclass(frozen=True, slots=True)
-class FileComparison:
-    """Compares a file with the source."""
+def compared_length(store: Store, dataset: Dataset, path: str) -> int:
+    """Return the bytes of a file that are compared."""
+    file = store.get("files", path)
+    return file.size - start_of(file, written_indexes(store, path, file), dataset.key) if file else 0
 
-    store: Store
-    dataset: Dataset
-    source: PoliteSource
 
-    def length(self, path: str) -> int:
-        file = self.store.get("files", path)
-        return file.size - start_of(file, written_indexes(self.store, path, file), self.dataset.key) if file else 0
-
-    def compare(self, path: str) -> list[Finding]:
-        stored, file = self.store.get("files", path), self.dataset.file(path)
-        if stored is None:  # another process has deleted it
-            return []
-        indexes = written_indexes(self.store, path, stored)
-        again = f"{self.dataset.harvest_command(file.crawl if file else '')} --refresh"
-        found = []
-        for host in self.source.hosts_of(path):
-            found += self._compare(path, stored, indexes, host, again)
-        return found
-
-    def _compare(
-        self, path: str, stored: StoredFile, indexes: Mapping[int, Indexes], host: PoliteSource, again: str
-    ) -> list[Finding]:
+def compare_with_source(path: str, store: Store, dataset: Dataset, source: PoliteSource) -> Iterator[Finding]:
+    """Compare what is stored of a file with each host of the source."""
+    stored, file = store.get("files", path), dataset.file(path)
+    if stored is None:  # another process has deleted it
+        return
+    indexes = written_indexes(store, path, stored)
+    again = f"{dataset.harvest_command(file.crawl if file else '')} --refresh"
+    for host in source.hosts_of(path):
         try:
-            has_footer, different = compare_file(path, stored, indexes, host, self.dataset.key, stored.version)
+            has_footer, different = compare_file(path, stored, indexes, host, dataset.key, stored.version)
         except FileChanged as error:
             what = f"it has changed at the source since it was harvested: {error}"
         except NotFound:
-            if host is not self.source and stored.source != host.url:  # one of several, which may have fewer files
-                return []
+            if host is not source and stored.source != host.url:  # one of several, which may have fewer files
+                continue
             what = "the source does not have it any more"
         except (Forbidden, FormatError) as error:
             what = f"the source refuses it: {error}"
         else:
             if has_footer:
                 what = "the stored page index differs from the file's"
-                return [Finding("indexes", f"{path}#{ordinal}", what) for ordinal in different]
-            what = (
-                f"{'the source' if host is self.source else host.url} has another footer of the same size and version"
-            )
-        return [Finding("source", path, what, again)]
+                yield from (Finding("indexes", f"{path}#{ordinal}", what) for ordinal in different)
+                continue
+            what = f"{'the source' if host is source else host.url} has another footer of the same size and version"
+        yield Finding("source", path, what, again)
 
 
 def written_indexes(store: Store, path: str, file: StoredFile) -> dict[int, Indexes]:

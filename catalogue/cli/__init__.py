@@ -1,5 +1,6 @@
 """The command line: each command parses its options, makes one call and prints the result."""
 
+from importlib import import_module
 from typing import NoReturn
 
 from catalogue.cli.process import run_command
@@ -11,10 +12,4 @@ def main() -> NoReturn:
     Exit status: 0 done; 1 partly done, or no such file; 2 invalid arguments; 70 internal error; 74 disk failure; 75 try
     again later; 130 or 143 stopped; 141 standard output was closed.
     """
-    run_command(_run)
-
-
-def _run() -> int:
-    from catalogue.cli.app import run
-
-    return run()
+    run_command(lambda: import_module("catalogue.cli.app").run())

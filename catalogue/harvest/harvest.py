@@ -4,8 +4,8 @@ Usually one request per file: a suffix range whose length is learned from earlie
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -14,7 +14,6 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, parse_path_lis
 from catalogue.commoncrawl.manifests import IndexFile, is_manifest_path, manifest_path, parse_manifest
 from catalogue.errors import (
     Blocked,
-    CatalogueError,
     FormatError,
     NotFound,
     SourceError,
@@ -22,7 +21,7 @@ from catalogue.errors import (
     UnknownCrawl,
 )
 from catalogue.formatting import ReprMixin, plural, size
-from catalogue.harvest.tails import FetchedFile, FooterFetcher, Tails, index_ranges
+from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_ranges
 from catalogue.parquet.footer import decode_footer
 from catalogue.progress import Progress
 from catalogue.source.parallel import map_as_completed
@@ -118,68 +117,92 @@ def harvest(  # noqa: PLR0913 - each is named
         without_pages = _without_pages(store, table, crawl, stored) if pages else {}
         up_to_date = set() if refresh else {*stored} - without_pages.keys()
         missing = [file for file in requested if file.path not in up_to_date]
-        tails = Tails(store, table, sorted(stored), pages=pages)
+        fetcher = FooterFetcher(source, table, {} if refresh else without_pages, pages=pages)
+        fetcher.learn_from(store, sorted(stored))
         if pages and missing:
-            needed = f"{plural(len(missing), 'request')} and {size(sum(tails.length(file.subset) for file in missing))}"
+            received = sum(fetcher.length(file.subset) for file in missing)
+            needed = f"{plural(len(missing), 'request')} and {size(received)}"
             notify(f"{crawl}: about {needed}, for the page indexes above all")
-        fetcher = FooterFetcher(source, tails, {} if refresh else without_pages, table, pages)
-        run = _Run(crawl, fetcher, store, len(requested), len(missing), {} if decoded is None else decoded, report)
-        try:
-            run.fetch(missing)
-        finally:
-            run.batch.commit()
-    return run.outcome
+        outcome = Harvested(Progress(crawl, len(requested), len(requested) - len(missing)))
+        _Run(outcome, fetcher, store, {} if decoded is None else decoded, report).fetch(missing)
+    return outcome
 
 
 class _Run:
+    """Stores in batches what is fetched."""
+
     def __init__(
         self,
-        crawl: str,
+        outcome: Harvested,
         fetcher: FooterFetcher,
         store: Store,
-        requested: int,
-        missing: int,
         decoded: dict[str, FooterRows],
         report: Callable[[Progress], None],
     ) -> None:
-        self.batch = _Batch(store)
+        self._outcome = outcome
         self._fetcher = fetcher
-        self.outcome = Harvested(Progress(crawl, requested, requested - missing))
-        self._before = fetcher.source.requests, fetcher.source.bytes
-        self._started = time.monotonic()
+        self._store = store
         self._decoded = decoded
         self._report = report
-        report(self.outcome.progress)
+        self._start_batch()
+
+    def _start_batch(self) -> None:
+        self._files: list[tuple[str, FetchedFile]] = []
+        self._failures: list[tuple[str, StoredFile]] = []
+        self._size = 0
+        self._since = time.monotonic()
 
     def fetch(self, missing: Iterable[IndexFile]) -> None:
-        with closing(_in_parallel(self._fetcher.fetch, missing, self._fetcher.source.connections)) as results:
-            for file, result in results:
-                self._note(file, result)
-
-    def _note(self, file: IndexFile, result: FetchedFile | CatalogueError) -> None:
-        outcome, at = self.outcome, self.outcome.progress
-        if isinstance(result, FetchedFile):
-            if result.is_new:
-                outcome.fetched.add(file.path)
-            if result.rows and len(self._decoded) < _DECODED:
-                self._decoded[file.path] = result.rows
-            self.batch.add_file(file.path, result)
-            at.done += 1
-        else:
-            self._note_failure(file.path, result)
-        source = self._fetcher.source
-        at.requests, at.bytes = source.requests - self._before[0], source.bytes - self._before[1]
-        at.seconds = time.monotonic() - self._started
+        source, at, started = self._fetcher.source, self._outcome.progress, time.monotonic()
+        before = source.requests, source.bytes
         self._report(at)
+        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="harvest")
+        fetched = map_as_completed(executor, self._fetcher.fetch, missing, limit=2 * source.connections)
+        try:
+            with closing(fetched) as results:
+                for file, future in results:
+                    self._add(file.path, future)
+                    at.requests, at.bytes = source.requests - before[0], source.bytes - before[1]
+                    at.seconds = time.monotonic() - started
+                    self._report(at)
+        finally:
+            # Not waited for: the caller that stops early closes the source next, which ends what is under way.
+            executor.shutdown(wait=False, cancel_futures=True)
+            self._commit()
 
-    def _note_failure(self, path: str, error: CatalogueError) -> None:
-        if isinstance(error, Blocked | SourceUnavailable):
-            raise error
-        self.outcome.failures[path] = str(error)
-        self.outcome.progress.failed += 1
-        self.batch.add_failure(path, marker(f"{type(error).__name__}: {error}"))
-        if not self.outcome.fetched and len(self.outcome.failures) >= _HOPELESS:
-            raise SourceUnavailable(f"the first {_HOPELESS} files all failed, the last with: {error}") from error
+    def _add(self, path: str, future: "Future[FetchedFile]") -> None:
+        try:
+            result = future.result()
+        except (Blocked, SourceUnavailable):
+            raise
+        except (SourceError, FormatError) as error:
+            self._outcome.failures[path] = str(error)
+            self._outcome.progress.failed += 1
+            self._failures.append((path, marker(f"{type(error).__name__}: {error}")))
+            if not self._outcome.fetched and len(self._outcome.failures) >= _HOPELESS:
+                message = f"the first {_HOPELESS} files all failed, the last with: {error}"
+                raise SourceUnavailable(message) from error
+        else:
+            if result.is_new:
+                self._outcome.fetched.add(path)
+            if result.rows and len(self._decoded) < _DECODED:
+                self._decoded[path] = result.rows
+            self._outcome.progress.done += 1
+            self._files.append((path, result))
+            self._size += len(result.value) + sum(map(len, result.indexes.values()))
+        late = time.monotonic() - self._since > _BATCH_SECONDS
+        if late or len(self._files) + len(self._failures) >= _BATCH_FILES or self._size >= _BATCH_BYTES:
+            self._commit()
+
+    def _commit(self) -> None:
+        files, failures = self._files, self._failures
+        self._start_batch()
+        if files:
+            self._store.put_encoded("files", [(path, each.value) for path, each in files])
+        if failures:
+            self._store.put("failures", failures)
+        if indexes := [(path, each.indexes, each.version) for path, each in files if each.indexes]:
+            self._store.add_all_indexes(indexes)
 
 
 def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str]) -> dict[str, StoredFile]:
@@ -196,57 +219,6 @@ def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str
         if any(not there.get(n) or len(there[n].offset_indexes) < len(footer.columns) for n in requested):
             found[path] = value
     return found
-
-
-class _Batch:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._start()
-
-    def _start(self) -> None:
-        self._files: list[tuple[str, FetchedFile]] = []
-        self._failures: list[tuple[str, StoredFile]] = []
-        self._size = 0
-        self._since = time.monotonic()
-
-    def add_file(self, path: str, fetched: FetchedFile) -> None:
-        self._files.append((path, fetched))
-        self._size += len(fetched.value) + sum(map(len, fetched.indexes.values()))
-        self._commit_if_large()
-
-    def add_failure(self, path: str, failure: StoredFile) -> None:
-        self._failures.append((path, failure))
-        self._commit_if_large()
-
-    def _commit_if_large(self) -> None:
-        late = time.monotonic() - self._since > _BATCH_SECONDS
-        if late or len(self._files) + len(self._failures) >= _BATCH_FILES or self._size >= _BATCH_BYTES:
-            self.commit()
-
-    def commit(self) -> None:
-        files, failures = self._files, self._failures
-        self._start()
-        if files:
-            self._store.put_encoded("files", [(path, each.value) for path, each in files])
-        if failures:
-            self._store.put("failures", failures)
-        if indexes := [(path, each.indexes, each.version) for path, each in files if each.indexes]:
-            self._store.add_all_indexes(indexes)
-
-
-def _in_parallel(
-    work: Callable[[IndexFile], FetchedFile], items: Iterable[IndexFile], workers: int
-) -> Generator[tuple[IndexFile, FetchedFile | CatalogueError], None, None]:
-    executor = ThreadPoolExecutor(workers, thread_name_prefix="harvest")
-    try:
-        for item, future in map_as_completed(executor, work, items, limit=2 * workers):
-            try:
-                yield item, future.result()
-            except (SourceError, FormatError) as error:
-                yield item, error
-    finally:
-        # Not waited for: the caller that stops early closes the source next, which ends what is under way.
-        executor.shutdown(wait=False, cancel_futures=True)
 
 
 def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: bool = False) -> list[IndexFile]:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib import import_module
-from threading import Thread
 from types import MappingProxyType
 
 from catalogue.commoncrawl.crawls import (
@@ -116,16 +114,6 @@ def define(
     session.reload_dataset()
 
 
-def _open_database() -> None:
-    """Import what updates the database, and open the one that it uses, while the first requests wait."""
-    from catalogue.metadata_db.connection import lent
-
-    for name in ("metadata_db.refresh", "metadata_db.build", "tables.update_tables"):
-        import_module(f"catalogue.{name}")
-    with lent():
-        pass
-
-
 def _update_tables(
     session: Session, decoded: Mapping[str, FooterRows] = MappingProxyType({}), values: Sequence[str] = ()
 ) -> None:
@@ -160,7 +148,6 @@ def harvest_crawls(
 ) -> list[Harvested]:
     """Fetch footers, lists of blocks and values that are not stored; see ``Catalogue.harvest``."""
     _check_index(session, index, values)
-    Thread(target=_open_database, name="duckdb").start()
     outcomes: list[Harvested] = []
     decoded: dict[str, FooterRows] = {}
 

@@ -38,33 +38,6 @@ def index_ranges(groups: Iterable[RowGroup], key: str) -> list[ByteRange]:
     return sorted(at for at in (*keys, *located) if at)
 
 
-class Tails:
-    """The length of a tail: the largest footer of the crawl and subset so far, and some more."""
-
-    def __init__(self, store: Store, table: Dataset, paths: Sequence[str], *, pages: bool) -> None:
-        self._lock = Lock()
-        self._first = FIRST_TAIL_WITH_PAGES if pages else USUAL_TAIL
-        self._largest: dict[str, int] = {}
-        self._turn = count()
-        for path in paths[::10]:
-            known, file = store.undamaged("files", path), table.file(path)
-            if known and file:
-                groups = decode_footer(known.data, known.size).row_groups if pages else ()
-                self.learn(file.subset, known.size, len(known.data), index_ranges(groups, table.key))
-
-    def length(self, subset: str) -> int:
-        with self._lock:
-            largest = self._largest.get(subset)
-            more = next(self._turn) % _LENGTHS
-        return more + (self._first if largest is None else largest + largest // _SPARE + 4096)
-
-    def learn(self, subset: str, size: int, footer_length: int, indexes: Sequence[ByteRange]) -> None:
-        """Note where footer and page indexes of a file of ``size`` bytes were."""
-        needed = size - TRAILER - indexes[0].start if indexes else footer_length
-        with self._lock:
-            self._largest[subset] = max(needed, self._largest.get(subset, 0))
-
-
 @dataclass(frozen=True, slots=True)
 class FetchedFile:
     """What was fetched of a file, encoded for the store."""
@@ -86,23 +59,50 @@ class FetchedFile:
         return cls(encode(stored), is_new, known, encode_indexes(indexes, known))
 
 
-@dataclass(frozen=True, slots=True)
 class FooterFetcher:
-    """Fetch the footer of a file, and optionally its page indexes."""
+    """Fetches footers, and with ``pages`` page indexes, by tails.
 
-    source: PoliteSource
-    tails: Tails
-    known: Mapping[str, StoredFile]
-    """Files of which only page indexes are missing."""
-    table: Dataset
-    pages: bool
+    A tail is a little longer than the largest footer of the crawl and subset so far, with page indexes.
+    """
+
+    def __init__(self, source: PoliteSource, table: Dataset, known: Mapping[str, StoredFile], *, pages: bool) -> None:
+        """Prepare; of the files in ``known`` only page indexes are missing."""
+        self.source = source
+        self._table = table
+        self._known = known
+        self._pages = pages
+        self._lock = Lock()
+        self._largest: dict[str, int] = {}
+        self._turn = count()
+
+    def learn_from(self, store: Store, paths: Sequence[str]) -> None:
+        """Learn the length of tails from stored files."""
+        for path in paths[::10]:
+            known, file = store.undamaged("files", path), self._table.file(path)
+            if known and file:
+                groups = decode_footer(known.data, known.size).row_groups if self._pages else ()
+                self._learn(file.subset, known.size, len(known.data), index_ranges(groups, self._table.key))
+
+    def length(self, subset: str) -> int:
+        """Return the length of the next tail."""
+        with self._lock:
+            largest = self._largest.get(subset)
+            more = next(self._turn) % _LENGTHS
+        if largest is None:
+            return more + (FIRST_TAIL_WITH_PAGES if self._pages else USUAL_TAIL)
+        return more + largest + largest // _SPARE + 4096
+
+    def _learn(self, subset: str, size: int, footer_length: int, indexes: Sequence[ByteRange]) -> None:
+        needed = size - TRAILER - indexes[0].start if indexes else footer_length
+        with self._lock:
+            self._largest[subset] = max(needed, self._largest.get(subset, 0))
 
     def fetch(self, file: IndexFile) -> FetchedFile:
-        if known := self.known.get(file.path):
+        if known := self._known.get(file.path):
             footer = decode_footer(known.data, known.size)
-            ranges = index_ranges(footer.row_groups, self.table.key)
+            ranges = index_ranges(footer.row_groups, self._table.key)
             return FetchedFile.of_footer(known, self._indexes(file, footer, ranges, known.version, b""), is_new=False)
-        tail = get_tail(self.source, file.path, self.tails.length(file.subset))
+        tail = get_tail(self.source, file.path, self.length(file.subset))
         version = tail.version
         try:
             length = footer_length(tail.body, version.size)
@@ -112,22 +112,22 @@ class FooterFetcher:
                 body = self.source.get(file.path, rest, pin=version).body + body
             data = body[-TRAILER - length : -TRAILER]
             with _DECODING:
-                footer = examine_footer(data, version.size, self.table.key)
-            if self.table != COMMON_CRAWL and self.table.key not in footer.columns:
-                raise BadFooter(f"has no column {self.table.key} to find rows by, but {', '.join(footer.columns)}")
+                footer = examine_footer(data, version.size, self._table.key)
+            if self._table != COMMON_CRAWL and self._table.key not in footer.columns:
+                raise BadFooter(f"has no column {self._table.key} to find rows by, but {', '.join(footer.columns)}")
         except FormatError as error:
             message = f"{file.path}: {error}"
             raise type(error)(message) from error
         indexes, ranges = {}, []
-        if self.pages:
-            ranges = index_ranges(footer.row_groups, self.table.key)
+        if self._pages:
+            ranges = index_ranges(footer.row_groups, self._table.key)
             indexes = self._indexes(file, footer, ranges, version, body)
-        self.tails.learn(file.subset, version.size, length, ranges)
+        self._learn(file.subset, version.size, length, ranges)
         with _DECODING:
             stored = stored_response(tail, self.source, data)
             fetched = FetchedFile.of_footer(stored, indexes, is_new=True)
             with suppress(OverflowError):  # which is reported where the table is made
-                rows = rows_of_footer(self.table.key, file, stored, version_of(fetched.value), footer)
+                rows = rows_of_footer(self._table.key, file, stored, version_of(fetched.value), footer)
                 return replace(fetched, rows=rows)
             return fetched
 
@@ -144,7 +144,7 @@ class FooterFetcher:
                 rest = ByteRange(start, min(first, end))
                 before = self.source.get(file.path, rest, pin=pin).body
                 first, read = start, before + read if rest.end == first else before
-            found = cut_indexes(footer, self.table.key, read, first)
-            if not has_damage(found, footer, self.table.key, keys_only=True):
+            found = cut_indexes(footer, self._table.key, read, first)
+            if not has_damage(found, footer, self._table.key, keys_only=True):
                 break
         return found

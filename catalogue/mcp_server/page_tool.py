@@ -19,15 +19,15 @@ _MAX_TYPE = 100
 
 
 def get_page(arguments: PageArguments, call: "Calls") -> PageAnswer:
-    key = tuple(sorted(arguments.model_dump(exclude={"offset", "max_chars", "max_requests"}, mode="json").items()))
-    text = call.texts.get(str(key)) if arguments.offset else None
+    key = arguments.model_dump_json(exclude={"offset", "max_chars", "max_requests"})
+    text = call.texts.get(key) if arguments.offset else None
     if text is None:
         found = _search(arguments, call)
         if isinstance(found, PageAnswer):
             return found
         text = _read(found, arguments)
-        call.texts.pop(str(key), None)
-        call.texts[str(key)] = text
+        call.texts.pop(key, None)
+        call.texts[key] = text
         while len(call.texts) > _MAX_TEXTS:
             del call.texts[next(iter(call.texts))]
     return _part(*text, arguments, call)

@@ -14,7 +14,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from threading import Event, Timer
 from typing import Any
 
 import duckdb
@@ -85,27 +84,15 @@ def run_isolated(
         stderr=subprocess.DEVNULL,
         env={name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ},
     )
-    expired = Event()
-
-    def expire() -> None:
-        expired.set()
-        process.kill()
-
-    timer = Timer(seconds, expire)
-    timer.start()
+    request = json.dumps([str(path.resolve()), sql, rows, characters]).encode()
     with process:
         started(process.kill)
         try:
-            written, _ = process.communicate(json.dumps([str(path.resolve()), sql, rows, characters]).encode())
+            written, _ = process.communicate(request, timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            raise TooExpensive(f"the SQL took over {seconds:g} s; read fewer rows, or aggregate them") from error
         finally:
-            timer.cancel()
             process.kill()
-    return _result(written, expired=expired.is_set(), seconds=seconds)
-
-
-def _result(written: bytes, *, expired: bool, seconds: float) -> SqlRows:
-    if expired:
-        raise TooExpensive(f"the SQL took over {seconds:g} s; read fewer rows, or aggregate them")
     try:
         kind, answer = json.loads(written)
     except ValueError as error:  # it was killed

@@ -52,19 +52,20 @@ def refresh(
     *,
     column_chunks: Iterable[str] = (),
     busy_seconds: float = 600.0,
+    indexes: bool = True,
     stale: bool = False,
 ) -> None:
     """Update the tables, and from them the database; add the column chunks of some crawls.
 
-    ``busy_seconds`` is the maximum wait for another process that updates it; ``stale`` says that it is known to be out
-    of date.
+    ``busy_seconds`` is the maximum wait for another process that updates it. Without ``indexes``, it may lack page
+    indexes; ``stale`` says that it is known to be out of date.
 
     Raises:
         DiskFailed: if it cannot be written; the old one stays.
         StoreLocked: if another program has it open for writing, or updates it for too long.
     """
     requested = set(column_chunks)
-    if not (requested or stale) and is_fresh(path, store):
+    if not (requested or stale) and is_fresh(path, store, indexes=indexes):
         return
     from catalogue.metadata_db.build import Build
     from catalogue.tables.stored_crawls import StoredCrawls
@@ -138,13 +139,6 @@ def _building(db: duckdb.DuckDBPyConnection, path: Path, *, is_new: bool) -> Ite
 def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
     """Return whether the database shows everything that is stored; ``indexes``: page indexes, too."""
     return _shows(_meta(path), _meta_of(store), indexes=indexes)
-
-
-def updated(path: Path, store: Store, table: Dataset, *, indexes: bool = True) -> Path:
-    """Return the path after an update, if that is necessary."""
-    if not is_fresh(path, store, indexes=indexes):
-        refresh(path, store, table, stale=True)
-    return path
 
 
 def _meta(path: Path) -> dict[str, str]:

@@ -104,20 +104,17 @@ def _entry(crawl: Crawl, base: str) -> dict[str, str]:
 
 def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _Found | None:
     memory, state = service.memory, service.state()
-    crawl = memory.crawl(state, name)
-    if crawl is None or _is_outside(crawl, query):
-        return None
-    page = memory.page(state, crawl.id, query)
-    if page is None:
+    page = memory.page(state, name, query)
+    if page is None or (query.page and not page.parts):  # to count pages without times, see _find
         return None
     page = page.ordered(reverse=query.reverse)
     if query.counts_pages or not page.parts:
-        return crawl.id, page, 0, b""
-    lines = memory.lines(state, crawl.id, page.parts[0])
+        return name, page, 0, b""
+    lines = memory.lines(state, name, page.parts[0])
     slow = any(each.operator == "~" for each in query.filters)
     if slow or lines is None or len(lines) * (1 + len(query.filters)) > _FEW_LINES or size_of(lines) > _FEW_BYTES:
         return None
-    return crawl.id, page, *_written(query, select_lines(lines, query))
+    return name, page, *_written(query, select_lines(lines, query))
 
 
 def _find(service: Service, name: str, query: CdxRequest, session: Session) -> _Found:
@@ -129,7 +126,6 @@ def _find(service: Service, name: str, query: CdxRequest, session: Session) -> _
     page = ResultPage() if is_outside else search.find_page(query)
     if query.page and not page.parts:  # pages are counted without times, as pywb does
         page = replace(search.find_page(replace(query, counts_pages=True)), parts=())
-    service.memory.keep_crawl(search.state, crawl)
     if query.counts_pages or not page.parts:
         return crawl.id, page, 0, b""
     return crawl.id, page, *_written(query, search.read_part(query, page.parts[0]))

@@ -36,8 +36,8 @@ _TEXT_COLUMNS = {"mime": "content_mime_type", "mime-detected": "content_mime_det
 _MAX_LENGTH = 2000
 _EXPRESSION_SECONDS = 10.0
 """Limit for a request's regular expressions. RE2 needs 20 ms a row for some of 2,000 characters: hours for a part."""
-_MAX_SLICE, _QUICK = 256, 0.05
-"""Lines filtered between two readings of the clock; if these take fewer seconds, the next slice is twice as large."""
+_SLICE = 64
+"""Lines filtered by regular expressions between two readings of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +117,16 @@ def apply_filters(
         TooExpensive: if regular expressions take more than ``_EXPRESSION_SECONDS`` in all.
     """
     timed = any(each.operator == "~" for each in filters)
-    left, size = _EXPRESSION_SECONDS, 1
+    left = _EXPRESSION_SECONDS
     for lines in batches:
-        at = 0
-        while at < len(lines):
+        size = _SLICE if timed else len(lines) or 1
+        for at in range(0, len(lines), size):
             began = clock()
-            selected = lines[at : at + size] if timed else lines
-            at += len(selected)
-            selected = _select(selected, filters)
-            took = clock() - began
-            left -= took
+            selected = _select(lines[at : at + size], filters)
+            left -= clock() - began
             if timed and left < 0:
                 message = f"the expressions in filter= take more than {_EXPRESSION_SECONDS:.0f} s; use simpler ones"
                 raise TooExpensive(message)
-            size = min(2 * size, _MAX_SLICE) if took < _QUICK else max(1, size // 2)
             yield selected
 
 

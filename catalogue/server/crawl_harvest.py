@@ -89,8 +89,8 @@ class OnDemandHarvester:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="harvest")
         self._lock = Lock()
         self._harvests: dict[str, _Harvest] = {}
-        self._ended: list[Progress] = []
-        """What harvests took that are no longer in ``_harvests``."""
+        self._spent = (0, 0)
+        """Requests and bytes of harvests that have ended."""
         self._running: Session | None = None
         self._closed = False
 
@@ -105,7 +105,6 @@ class OnDemandHarvester:
         with self._lock:
             harvest = self._harvests.get(crawl)
             if harvest is None or time.monotonic() >= harvest.next_attempt:
-                self._forget(crawl)
                 harvest = self._harvests[crawl] = _Harvest(Progress(crawl, 0, 0))
                 self._executor.submit(self._harvest, harvest)
             if harvest.source_failed:
@@ -126,8 +125,11 @@ class OnDemandHarvester:
     def spent(self) -> tuple[int, int]:
         """Requests and bytes."""
         with self._lock:
-            reports = [*self._ended, *(each.progress for each in self._harvests.values())]
-        return sum(at.requests for at in reports), sum(at.bytes for at in reports)
+            return self._total()
+
+    def _total(self) -> tuple[int, int]:
+        requests, received = self._running.spent if self._running else (0, 0)
+        return self._spent[0] + requests, self._spent[1] + received
 
     def close(self) -> None:
         """Cancel harvests and wait for the running one; committed files remain stored."""
@@ -137,10 +139,6 @@ class OnDemandHarvester:
         if running:
             running.abort()
         self._executor.shutdown()
-
-    def _forget(self, crawl: str) -> None:
-        if harvest := self._harvests.pop(crawl, None):
-            self._ended.append(harvest.progress)
 
     def _harvest(self, harvest: _Harvest) -> None:
         crawl = harvest.progress.name
@@ -158,12 +156,15 @@ class OnDemandHarvester:
                     self._running = session
                     if self._closed:
                         session.abort()
-                outcomes = harvest_crawls(session, crawl, subsets="all", values=self._values, report=report)
+                try:
+                    outcomes = harvest_crawls(session, crawl, subsets="all", values=self._values, report=report)
+                finally:
+                    with self._lock:
+                        self._spent, self._running = self._total(), None
             messages = [outcome.summary for outcome in outcomes]
         except StoreLocked:  # another process of the server harvests it
             with self._lock:
-                self._running = None
-                self._forget(crawl)
+                del self._harvests[crawl]
             return
         except Exception as error:  # noqa: BLE001 - the crawl must not stay pending
             internal = not isinstance(error, CatalogueError)
@@ -172,7 +173,6 @@ class OnDemandHarvester:
             with self._lock:
                 harvest.failure, harvest.source_failed = failure, isinstance(error, SourceError)
                 harvest.next_attempt = time.monotonic() + _RETRY_HARVEST_SECONDS
-        with self._lock:
-            self._running, harvest.done = None, True
+        harvest.done = True
         for message in messages:
             self._notify(message)

@@ -6,7 +6,6 @@ from threading import Lock
 from typing import cast
 
 from catalogue.cdx.blocks import Block
-from catalogue.commoncrawl.manifests import Crawl
 from catalogue.server.cdx_paging import ResultPage
 from catalogue.server.cdx_request import CdxRequest
 from catalogue.surt import KeyInterval
@@ -44,13 +43,6 @@ class Memory:
             self._values[key] = value, size
             while self.size > self._limit:
                 self.size -= self._values.popitem(last=False)[1][1]
-
-    def crawl(self, state: str, name: str) -> Crawl | None:
-        """Return a crawl that was requested by its complete name."""
-        return cast("Crawl | None", self.get((state, name)))
-
-    def keep_crawl(self, state: str, crawl: Crawl) -> None:
-        self.put((state, crawl.id), crawl, _ENTRY)
 
     def page(self, state: str, crawl: str, request: CdxRequest) -> ResultPage | None:
         """Return the page of a request; it does not depend on filters, and its parts are in the order of keys."""

@@ -75,12 +75,12 @@ class Service:
         opened = partial(Session, data, settings, notify=notify, clock=clock)
         self.harvester = OnDemandHarvester(opened, notify, values) if on_demand else None
         self.notify = notify
+        self.documents = Documents(seconds=_DOCUMENT_SECONDS)
         self._executor = ThreadPoolExecutor(at_once, thread_name_prefix="query")
         self._capacity = at_once + max_queued
         self._submitted = 0
         self._running: dict[Hashable, Future[Any]] = {}
         self._clients: dict[Future[Any], int] = {}
-        self._documents: Documents | None = None
         self._lock = Lock()
 
     def state(self) -> str:
@@ -177,19 +177,13 @@ class Service:
         if missing and self.strict:
             raise TooExpensive("; ".join(missing))
 
-    def documents(self) -> Documents:
-        with self._lock:
-            self._documents = self._documents or Documents(seconds=_DOCUMENT_SECONDS)
-            return self._documents
-
     def close(self) -> None:
         """Cancel queries and wait for running ones: DuckDB crashes if it is closed under a thread."""
         if self.harvester:
             self.harvester.close()
         self._first.abort()
         self._executor.shutdown(wait=False, cancel_futures=True)
-        if self._documents:
-            self._documents.close()
+        self.documents.close()
         self._executor.shutdown()
         for each in reversed(self._sessions):
             each.close()

@@ -15,6 +15,7 @@ import pytest
 import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import SUBSETS
+from catalogue.demo import LoopbackServer
 from catalogue.errors import Busy
 from catalogue.server.crawl_harvest import OnDemandHarvester
 from catalogue.session import Session
@@ -149,6 +150,18 @@ def test_harvests_requested_crawl(settings: Settings, harvested: Catalogue, craw
         of_each = [harvested.captures("example.com/*", crawls=crawl, subsets=each).count() for each in SUBSETS]
         assert sum(map(bool, of_each)) > 1  # so that several subsets are needed
         assert len(answer.text.splitlines()) == sum(of_each)
+
+
+def test_counts_all_requests_of_a_harvest(mirror: Path, settings: Settings, crawl: str, tmp_path: Path) -> None:
+    messages: SimpleQueue[str] = SimpleQueue()
+    columns = ["content_languages"]
+    with LoopbackServer(mirror) as source:
+        reading = replace(settings, source=source.url, cache=tmp_path / "cache", rate=1000)
+        with serving(tmp_path / "data", reading, on_demand=True, values=columns, notify=messages.put) as address:
+            assert get(address, f"/{crawl}-index?url=example.com/*").status == 503
+            while "dictionary pages stored" not in messages.get(timeout=60):
+                pass
+            assert get(address, "/api/status").json["requests"] == len(source.log)
 
 
 CRAWL_OF_PATH = {path: f"CC-MAIN-2022-{week:02}" for week, path in enumerate(PATHS, 5)}

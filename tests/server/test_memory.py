@@ -187,3 +187,14 @@ def test_limited_requests_change_no_later_answer(options: str, settings: Setting
         for _ in range(2):  # the first one changes the store
             assert get(address, f"{path}&limit=5{options}").text.count("\n") == 5
         assert get(address, path).text.splitlines() == keys
+
+
+def test_pages_without_captures_of_a_time_are_not_other_ones_later(settings: Settings, tmp_path: Path) -> None:
+    keys = [f"com,example)/{number:05}" for number in range(20_000)]
+    times = pa.array([datetime(2022, 8, 8, tzinfo=UTC)] * len(keys), pa.timestamp("ms"))
+    mirror = crawl_of(tmp_path / "mirror", table(keys, fetch_time=times), row_group_size=4000)
+    harvested_in_part(tmp_path / "data", replace(settings, source=str(mirror)), CRAWL)
+    with serving(tmp_path / "data", replace(settings, source=str(mirror))) as address:
+        path = f"/{CRAWL}-index?url=example.com/*&pageSize=1&page=1"
+        assert get(address, path).status == 200
+        assert [get(address, f"{path}&from=20220810").status for _ in range(3)] == [404] * 3
