@@ -60,5 +60,4 @@ def _share_of_names(name: bytes) -> float:
 
 
 def _number(name: bytes) -> float:
-    """Return a name as a number to the base of 27; characters that are no letters are 0."""
     return float(sum(max(0, letter - 96) / 27**place for place, letter in enumerate(name[:8])))

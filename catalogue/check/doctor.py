@@ -349,7 +349,6 @@ def _installation(session: Session, source: PoliteSource | None) -> Iterator[Obs
 
 
 def _duckdb() -> Iterator[Observation]:
-    """Observe whether the shell and the extensions have the version of DuckDB; an extension loads into one alone."""
     found = {name: each for name in (_DUCKDB, *EXTRAS["shell"][0], *EXTRAS["lake"][0]) if (each := _version(name))}
     if len({*found.values()}) > 1:
         needed = " ".join(f"'{name}=={found[_DUCKDB]}'" for name in found)

@@ -139,7 +139,6 @@ def _form(chosen: list[str], *, json_: bool, main_content: bool) -> str:
 
 
 def _problems(page: "Page", form: str, *, json_: bool) -> list[str]:
-    """Return why a JSON object lacks its text or links; nothing if only the head or the record is requested."""
     from catalogue.records.record import missing_body
 
     missing = missing_body(page.record) if form not in {"headers", "record"} else None

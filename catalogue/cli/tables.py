@@ -170,7 +170,6 @@ def show_plan(plan: "ReadPlan") -> None:
 
 
 def _show_plans(plans: "Sequence[CrawlPlan]") -> None:
-    """Print the index and the cost of each crawl, and the cost of the other index where it is known."""
     rows = []
     for each in plans:
         other = f"{INDEX_NAMES[each.other.index]}: {each.other}" if each.other else each.why

@@ -155,7 +155,6 @@ def select_crawls(words: Iterable[str], known: Sequence[str], *, every: bool = F
 
 
 def _end_age(end: str, known: Collection[str], year_and_name: tuple[str, str]) -> tuple[str, str]:
-    """Return the age of an end of a range; ``year_and_name`` is used for what the end leaves open."""
     year, name = year_and_name
     if not end or _YEAR.fullmatch(end):
         return (end or year, name)

@@ -218,7 +218,6 @@ def _urls_by_subset(era: _Era, rng: Random, urls: Sequence[str], count: int) -> 
 
 
 def _parts(era: _Era, rng: Random, job: UUID, subset: str, rows: Sequence[Row]) -> Iterator[tuple[str, bytes]]:
-    """Yield the index files of a subset in key order, which is not that of their numbers."""
     numbers = [*range(era.files[subset])]
     rng.shuffle(numbers)
     if numbers == sorted(numbers):
@@ -262,7 +261,6 @@ def _parquet(era: _Era, rows: Sequence[Row], place: int) -> bytes:
 
 
 def _cuts(rows: Sequence[Row], pieces: int) -> list[int]:
-    """Return where to cut rows into about equal parts; every third cut is between equal keys if possible."""
     cuts = [0]
     for number in range(1, pieces):
         cut = len(rows) * number // pieces

@@ -125,7 +125,6 @@ def join(
 
 @contextmanager
 def _removed_if_refused(new: Collection[Path], folder: Path) -> Iterator[None]:
-    """Remove the new files and folders of a join that is refused before it has read anything."""
     work = folder / _WORK
     try:
         yield
@@ -367,5 +366,4 @@ class _JoinRun:
 
 
 def _own_files(folder: Path) -> Iterator[Path]:
-    """Return the files of a join in a folder, and what a killed process left of them."""
     return (path for path in folder.iterdir() if _OWN.fullmatch(path.name))

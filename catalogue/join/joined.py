@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def _crawl_and_subset(part: Path) -> tuple[str, str]:
-    """Return crawl and subset of a part, which is named as its slice; the subset is empty if it has several."""
     crawl = part.stem.rpartition("-")[0]
     subset = next((subset for subset in SUBSETS if crawl.endswith(f"-{subset}")), "")
     return crawl.removesuffix(f"-{subset}"), subset

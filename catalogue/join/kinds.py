@@ -116,7 +116,6 @@ def _counted(captures: pa.Table) -> pa.Table:
 
 
 def _summed(counted: pa.Table, order: np.ndarray, starts: np.ndarray) -> dict[str, pa.Array]:
-    """Return captures, first and last time of groups of rows, and at last those of no row."""
     kind = counted.schema.field("first").type
     return {
         "captures": positions(_reduced(np.add, counted["captures"], order, starts, 0)),
@@ -148,7 +147,6 @@ def _codes(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def _groups(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the order of rows by some columns, the first one first, and where in it groups of equal rows start."""
     order = np.lexsort(columns[::-1])
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)

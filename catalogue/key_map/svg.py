@@ -278,7 +278,6 @@ class _Canvas:
         self._y += 4
 
     def _band(self, bars: Sequence[Bar], rows: int, height: int, style: str, dense: str) -> None:
-        """Draw many bars as one path; skipped ones are thinner, so that they differ without colour too."""
         self._styles.add(style)
         inset = height // 3 if style == "skipped" else 0
         tall = height - 2 * inset - (0 if inset else 1)

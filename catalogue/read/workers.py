@@ -183,7 +183,6 @@ class Workers:
 
 
 def _leasts_after(parts: Sequence[ReadPlan]) -> Iterator[bytes]:
-    """Yield for each part of a plan a lower bound of the later keys in its section."""
     found: list[bytes] = []
     following, least = None, END
     for part in reversed(parts):

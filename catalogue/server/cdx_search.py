@@ -218,11 +218,6 @@ class CdxSearch:
         return self._run(query)
 
     def _run(self, query: ResolvedQuery) -> Captures:
-        """Run a query of the crawl.
-
-        Raises:
-            NotHarvested: if there is no CDX index, and no footers are stored.
-        """
         session = self._session
         if self._only_stored:
             select_stored(session, self.crawl, {*session.metadata().crawls, *session.block_lists.stored}, SUBSETS)

@@ -174,7 +174,6 @@ class AccessLog:
 
 
 def _text(value: bytes, most: int) -> str:
-    """Decode a value of a head; the end of a long one is replaced by an ellipsis."""
     text = value.decode("latin-1")
     return text if len(text) <= most else f"{text[:most]}…"
 

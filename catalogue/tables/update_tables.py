@@ -158,7 +158,6 @@ class _Update:
         schemas: Mapping[str, str],
         state: TablesState,
     ) -> tuple[CrawlState, dict[str, str]]:
-        """Make the table of a crawl if its files, or page indexes that it shows, have changed."""
         path = table_path(self._folder, crawl)
         # In a backup of the store the same row may have another value.
         last = self._store.version(max(files, key=files.__getitem__)) or b""
@@ -193,7 +192,6 @@ class _Update:
         return found, made.schemas
 
     def _write_values(self, crawl: str, table: TableFile) -> int:
-        """Write the harvested values of a crawl, and return the checksum of the file; 0 without values."""
         if f"{VALUES}{crawl}" not in self._documents:
             return 0
         from catalogue.query.key_intervals import ALL_KEYS
