@@ -69,6 +69,8 @@ def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record
 
 
 def fetch_record(session: Session, given: Capture | Mapping[str, Any]) -> Record:
+    if not isinstance(given, Capture | Mapping):
+        raise QueryError(f"invalid capture {given!r:.100}; use a row of captures, such as a dict")
     capture = given if isinstance(given, Capture) else capture_of(given)
     try:
         body = session.source.get(capture.filename, capture.range).body
