@@ -25,7 +25,7 @@ OF_FOLDERS = {
     "export": "duckdb pyiceberg sqlite3",
     "harvest": "backports",
     "join": "duckdb pandas",
-    "mcp_server": "anyio mcp mcp_types pydantic uvicorn",
+    "mcp_server": "anyio mcp mcp_types pydantic starlette uvicorn",
     "metadata_db": "duckdb filelock",
     "output": "fsspec pandas warcio",
     "progress": "IPython rich",
