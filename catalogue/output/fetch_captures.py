@@ -99,6 +99,8 @@ def fetch_to_output(
     report: Callable[[Fetched], None] | None = None,
 ) -> Fetched:
     unusable: list[str] = []
+    if agree and isinstance(captures, Iterator):  # the estimate would take all of it
+        captures = [*captures]
     requested = _captures(session, captures, unusable.append)
     count = len(requested) if isinstance(requested, list) else 0
     spec = replace(spec, crawls=_crawls(captures, requested))

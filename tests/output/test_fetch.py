@@ -20,7 +20,7 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadRecord, IncompleteAnswer
-from catalogue.output.fetch import fetch_encoded
+from catalogue.output.fetch import FetchEstimate, fetch_encoded
 from catalogue.output.formats import RecordFormat, json_line, warc_format
 from catalogue.plan.requests import record_fetches
 from catalogue.records.fetch_records import FailedRecord
@@ -151,6 +151,13 @@ def test_skips_records_that_a_format_cannot_store(settings: Settings, rows: Rows
     ((reason, lasting),) = [(each.reason, each.permanent) for each in failed]
     assert "TypeError" in reason
     assert not lasting
+
+
+def test_an_estimate_leaves_the_rows_of_a_generator(harvested: Catalogue, tmp_path: Path, rows: Rows) -> None:
+    few = rows[:5]
+    estimates: list[FetchEstimate] = []
+    found = harvested.fetch((row for row in few), tmp_path / "found.warc.gz", agree=estimates.append)
+    assert found.records == estimates[0].captures == len(few)
 
 
 def test_reports_rows_without_a_record(harvested: Catalogue, tmp_path: Path, rows: Rows) -> None:
