@@ -258,6 +258,8 @@ def _rows(captures: SomeCaptures) -> Iterator[object]:
         names = list(record_columns(frame.columns).values())
         for start in range(0, len(frame), _ROWS):
             yield from frame[names].iloc[start : start + _ROWS].to_dict("records")
+    elif hasattr(captures, "iter_rows"):  # of polars
+        yield from frame.iter_rows(named=True)
     elif isinstance(captures, Iterable):
         yield from captures
     else:

@@ -173,6 +173,8 @@ def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: Rows) 
     assert Counter(record.url for record in found) == Counter(row["url"] for row in rows[:20])
     frame = harvested.captures("*.com", crawls=crawl, limit=3, subsets="all").to_pandas()
     assert {record.url for record in harvested.records(frame)} == set(frame["url"])
+    polars: Any = harvested.captures("*.com", crawls=crawl, limit=3, subsets="all").to_polars()
+    assert {record.url for record in harvested.records(polars)} == set(frame["url"])
     with pytest.warns(IncompleteAnswer, match="is not the path of an archive"):
         assert list(harvested.records([rows[0] | {"warc_filename": "../x"}])) == []
     with pytest.warns(IncompleteAnswer, match="does not exist"):
