@@ -48,6 +48,12 @@ def test_refuses_arguments_of_other_types(
     assert harvested.requests == before
 
 
+def test_refuses_numbers_of_rows_that_are_texts(harvested: Catalogue, crawl: str) -> None:
+    wrong: Any = "5"
+    with pytest.raises(QueryError, match="invalid number of rows '5'; use a whole number"):
+        harvested.captures("*.com", crawls=crawl).head(wrong)
+
+
 def test_refuses_flags_of_open_that_are_texts(tmp_path: Path) -> None:
     wrong: Any = "no"
     with pytest.raises(QueryError, match="invalid progress 'no'; use True or False"):
