@@ -50,7 +50,7 @@ def test_refuses_arguments_of_other_types(
 
 def test_refuses_numbers_of_rows_that_are_texts(harvested: Catalogue, crawl: str) -> None:
     wrong: Any = "5"
-    with pytest.raises(QueryError, match="invalid number of rows '5'; use a whole number"):
+    with pytest.raises(QueryError, match="invalid number of rows '5'; use 0 or more"):
         harvested.captures("*.com", crawls=crawl).head(wrong)
 
 
