@@ -202,8 +202,8 @@ class Captures(ReprMixin):
 
     def head(self, n: int = 5) -> "pd.DataFrame":
         """Return the first rows as a DataFrame; reading stops when they are found."""
-        if n < 0:
-            raise QueryError(f"invalid number of rows {n}; use 0 or more")
+        if not hasattr(n, "__index__") or n < 0:
+            raise QueryError(f"invalid number of rows {n!r:.100}; use 0 or more")
         few = self._with(self.question if self._distinct else self.question.limited(n))
         few._distinct = self._distinct and self._distinct.limited(n)  # noqa: SLF001 - of this class
         return few.to_pandas()

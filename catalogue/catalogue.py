@@ -11,7 +11,8 @@ from catalogue.api.harvest_calls import HarvestCalls
 from catalogue.api.query_calls import QueryCalls
 from catalogue.api.record_calls import RecordCalls
 from catalogue.api.table_calls import TableCalls
-from catalogue.formatting import ReprMixin, naming_arguments, plural
+from catalogue.arguments import checked, checking_arguments
+from catalogue.formatting import ReprMixin, plural
 from catalogue.progress import bars
 from catalogue.session import Session
 from catalogue.store.folder_settings import settings_for
@@ -33,6 +34,7 @@ _REPR_WAIT = 0.1
 """Seconds that the text of a catalogue waits for a process that writes."""
 
 
+@checked
 def open(  # noqa: A001 - catalogue.open, as gzip.open
     data: str | Path | None = None,
     *,
@@ -65,6 +67,7 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     return Catalogue(Session(folder, chosen, dataset=table, executor=executor, bars=bars(progress), observer=observer))
 
 
+@checked
 def get(
     url: str,
     *,
@@ -79,14 +82,14 @@ def get(
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=4)
+    warnings.warn(text, stacklevel=5)
 
 
 def _print_event(event: RequestEvent) -> None:
     sys.stderr.write(f"{event}\n")
 
 
-@naming_arguments
+@checking_arguments
 class Catalogue(HarvestCalls, QueryCalls, RecordCalls, TableCalls, ReprMixin):
     """Metadata of index files, and captures found with it. For one thread at a time; see ``Session.share``.
 

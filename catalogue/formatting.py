@@ -1,18 +1,15 @@
 """Numbers, sizes, durations and names for people, values as JSON, and representations of objects."""
 
 import difflib
-import inspect
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import wraps
 from html import escape
 from numbers import Integral
-from types import FunctionType
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 from catalogue.errors import QueryError
 
@@ -100,16 +97,18 @@ def in_utc(time: datetime) -> datetime:
         raise ValueError(str(error)) from error
 
 
-def several(words: str | int | Iterable[str | int]) -> list[str]:
-    """Return one or several words as texts.
+def several(words: str | int | Iterable[str | int], *, numbers: bool = True) -> list[str]:
+    """Return one or several words as texts; ``numbers`` may be among them.
 
     Raises:
         QueryError: if they have another type; the items of bytes or of a DataFrame are no words.
     """
-    if isinstance(words, str | int):
+    if isinstance(words, str):
         return [str(words)]
-    found = list(words) if isinstance(words, Iterable) and not isinstance(words, bytes | Mapping) else [words]
-    wrong = [words] if hasattr(words, "columns") else [each for each in found if not isinstance(each, str | Integral)]
+    is_one = not isinstance(words, Iterable) or isinstance(words, bytes | bytearray | memoryview | Mapping)
+    found: list[Any] = [words] if is_one or hasattr(words, "columns") else [*words]  # type: ignore[misc]
+    valid = (str, Integral) if numbers else str
+    wrong = [each for each in found if isinstance(each, bool) or not isinstance(each, valid)]
     if wrong:
         raise QueryError(f"invalid value of type {type(wrong[0]).__name__}; use a text or a list of texts")
     return list(map(str, found))
@@ -149,40 +148,6 @@ def closest_name(word: str, names: Iterable[str]) -> str | None:
     if len(typed) >= _MIN_SUBSTRING:
         similar += [name for name in by_folded if typed in name]
     return by_folded[similar[0]] if similar else None
-
-
-_UNKNOWN = re.compile(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'")
-_C = TypeVar("_C")
-
-
-def naming_arguments(cls: type[_C]) -> type[_C]:
-    """Let the public methods of a class name the argument that is most similar to an unknown one."""
-    for name, method in inspect.getmembers(cls, inspect.isfunction):
-        if not name.startswith("_"):
-            setattr(cls, name, _naming(method))
-    return cls
-
-
-def _naming(method: FunctionType) -> Callable[..., Any]:
-    @wraps(method)
-    def call(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - as the method has them
-        try:
-            return method(*args, **options)
-        except TypeError as error:
-            unknown = _UNKNOWN.search(str(error))
-            code, within = method.__code__, error.__traceback__ and error.__traceback__.tb_next
-            names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-            if unknown and not within:
-                raise unknown_argument(unknown[1], unknown[2], names) from None
-            raise
-
-    return call
-
-
-def unknown_argument(call: str, name: str, names: Iterable[str]) -> TypeError:
-    """Return the error that a call has no such argument."""
-    similar = closest_name(name, names)
-    return TypeError(f"{call}() has no argument {name}" + (f"; use {similar}=" if similar else ""))
 
 
 def without_secrets(url: str) -> str:

@@ -48,6 +48,8 @@ class Sample(ReprMixin):
     def __init__(
         self, session: Session, captures: Captures, size: int, *, seed: int = 0, per: str | None = None, most: int = 1
     ) -> None:
+        if not isinstance(captures, Captures):
+            raise QueryError(f"invalid captures {captures!r:.100}; use those of captures()")
         query, indexes = captures.question.query, captures.question.columnar()
         if indexes is None:
             raise QueryError(

@@ -317,6 +317,8 @@ def select_stored(
         return _crawls_of_dataset(session, words)
     stored = stored_crawls(session) if stored is None else newest_first(stored)
     parsed = parse_crawl_words(several(words), stored)
+    if not parsed:
+        raise QueryError("no crawl is named; name some, such as CC-MAIN-2022-05, latest or all")
     named = [*plain_names(parsed), *(select_listed(session, "latest") if "latest" in parsed else ())]
     for crawl in named:
         if crawl not in stored:

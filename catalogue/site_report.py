@@ -101,7 +101,10 @@ def site_report(
 ) -> SiteReport:
     """Report what a crawl has of a site; see ``Catalogue.site``."""
     host = _host(site)
-    name, *others = select_listed(session, crawl)
+    crawls = select_listed(session, crawl)
+    if not crawls:
+        raise QueryError("a report needs one crawl; name one, such as latest")
+    name, *others = crawls
     if others:
         raise QueryError(
             f"a report needs one crawl, but {crawl!r} selects {1 + len(others):,}; name one, such as {name}"

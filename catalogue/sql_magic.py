@@ -1,7 +1,10 @@
 """The magic ``%%catalogue``: cells of SQL in notebooks."""
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+import duckdb
 
 from catalogue.catalogue import Catalogue
 from catalogue.errors import QueryError
@@ -35,8 +38,8 @@ def _catalogue(name: str, variables: dict[str, Any]) -> Catalogue:
         return found[name]
     if name or not found:
         raise QueryError(f"there is no catalogue {name}".rstrip() + "; write cat = catalogue.open(), then %%catalogue")
-    first, *others = found
-    if others:
+    first = next(iter(found))
+    if any(value is not found[first] for value in found.values()):
         raise QueryError(f"there are several catalogues: {', '.join(found)}; name one, such as: %%catalogue {first}")
     return found[first]
 
@@ -49,5 +52,6 @@ def _answer(catalogue: Catalogue, sql: str, variables: dict[str, Any]) -> "pd.Da
         for name in {*re.findall(r"\w+", sql)} & variables.keys() - views:
             value = variables[name]
             if hasattr(value, "__arrow_c_stream__") or hasattr(value, "collect_schema"):  # the latter is lazy
-                connection.register(name, value)
+                with suppress(duckdb.Error):  # a Series, or no columns; the word may be a column of the SQL
+                    connection.register(name, value)
         return connection.execute(sql).df()

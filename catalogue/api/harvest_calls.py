@@ -27,7 +27,7 @@ class HarvestCalls:
     session: Session
 
     def define(
-        self, key: str, *, keys: Keys | str | None = None, manifest: str | None = None, paths: Iterable[str] = ()
+        self, key: str, *, keys: Keys | str | None = None, manifest: str | None = None, paths: str | Iterable[str] = ()
     ) -> None:
         """Define the dataset that was named in ``open``: sorted Parquet files, and their paths.
 
@@ -139,7 +139,7 @@ class HarvestCalls:
 
     def pull(
         self,
-        place: str,
+        place: str | Path,
         *,
         crawls: CrawlWords = "all",
         compare: int = 3,

@@ -74,15 +74,15 @@ class TableCalls:
 
         return frame(self.session, "SELECT path, reason, failed_at FROM derived.failures ORDER BY path")
 
-    def files(self, crawl: str | None = None) -> pd.DataFrame:
+    def files(self, crawl: CrawlWords | None = None) -> pd.DataFrame:
         """Return the view ``files``: the stored index files."""
         return self._view("files", crawl)
 
-    def row_groups(self, crawl: str | None = None) -> pd.DataFrame:
+    def row_groups(self, crawl: CrawlWords | None = None) -> pd.DataFrame:
         """Return the view ``row_groups``: the stored row groups with their bounds."""
         return self._view("row_groups", crawl)
 
-    def pages(self, crawl: str | None = None) -> pd.DataFrame:
+    def pages(self, crawl: CrawlWords | None = None) -> pd.DataFrame:
         """Return the view ``pages``: pages of the key column whose index is stored."""
         return self._view("pages", crawl)
 
@@ -93,7 +93,7 @@ class TableCalls:
         add_column_chunks(self.session, [crawl])
         return self._view("column_chunks", crawl)
 
-    def _view(self, name: str, crawl: str | None) -> pd.DataFrame:
+    def _view(self, name: str, crawl: CrawlWords | None) -> pd.DataFrame:
         from catalogue.reports import frame
         from catalogue.selection import select_stored
 

@@ -23,6 +23,7 @@ from catalogue.errors import CatalogueError, FormatError, QueryError, SourceErro
 from catalogue.formatting import ReprMixin, format_cost, plural, several
 from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resolve_manifest_paths
 from catalogue.progress import Progress
+from catalogue.query.parameters import member_of
 from catalogue.selection import crawl_list, known_crawls, select_stored, update_crawl_list, with_stored
 from catalogue.session import Session
 from catalogue.store.stored_lists import (
@@ -82,19 +83,19 @@ def define(
     *,
     keys: Keys | str | None = None,
     manifest: str | None = None,
-    paths: Iterable[str] = (),
+    paths: str | Iterable[str] = (),
 ) -> None:
     """Define the dataset of the session; see ``Catalogue.define``."""
     if session.dataset_name is None:
         raise QueryError("this is Common Crawl's index; open another table by its name: catalogue.open(table='hosts')")
-    given = tuple(paths)
+    given = several(paths, numbers=False)
     if (manifest is None) is (not given):
         raise QueryError(f"the files of {session.dataset_name} need either a manifest or their paths")
     source = session.settings.source.rstrip("/")
     table = define_dataset(
         session.dataset_name,
         key,
-        keys=Keys(keys) if keys else None,
+        keys=member_of("keys", Keys)(keys) if keys else None,
         manifest=manifest and manifest.removeprefix(source).lstrip("/"),
     )
     listing = parse_path_list("\n".join(given).encode(errors="replace"), source=source) if given else ()
@@ -278,11 +279,11 @@ def _select(
     """Return the words, their crawls, newest first, and the subsets to harvest."""
     session.check_writable()
     if session.dataset == COMMON_CRAWL:
-        words = parse_crawl_words(several(crawls or ()), known_crawls(session))
+        words = parse_crawl_words(several(() if crawls is None else crawls), known_crawls(session))
         words = with_stored(session, words) if STORED in words else words
         words = resolve_manifest_paths(words, session.create_store(), lambda: session.source)
         return words, _select_listed(session, words), select_subsets(several(subsets))
-    words = several(crawls or "all")
+    words = several(() if crawls is None else crawls) or ["all"]
     return words, _select_in_list(session, words, refresh=refresh), SUBSETS
 
 

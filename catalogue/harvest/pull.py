@@ -73,13 +73,18 @@ class Pulled(ReprMixin):
 
 
 def pull_snapshot(
-    session: Session, place: str, *, crawls: CrawlWords, compare: int, report: Callable[[Progress], None] | None
+    session: Session,
+    place: str | Path,
+    *,
+    crawls: CrawlWords,
+    compare: int,
+    report: Callable[[Progress], None] | None,
 ) -> Pulled:
     """Store a snapshot; see ``Catalogue.pull``."""
     if session.dataset != COMMON_CRAWL:
         raise QueryError(f"snapshots are of Common Crawl's index, and this is {session.dataset.name}")
     session.check_writable()  # before any request
-    with closing(session.open_source(place)) as there, session.reporting(report, "crawls") as bar:
+    with closing(session.open_source(str(place))) as there, session.reporting(report, "crawls") as bar:
         there_are = _fetch_manifest(there)
         selected = select_crawls(several(crawls), [*there_are])
         if absent := [crawl for crawl in selected if crawl not in there_are]:

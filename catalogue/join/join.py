@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from catalogue.arguments import unknown_argument
 from catalogue.atomic_files import errors_of, make_folder
 from catalogue.captures import Captures
 from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
-from catalogue.formatting import join_first, unknown_argument
+from catalogue.formatting import join_first
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.join_ledger import JoinLedger, JoinPart
 from catalogue.join.joined import Joined, JoinEstimate

@@ -14,6 +14,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 
 from catalogue.errors import CatalogueError, NotHarvested, OverBudget, QueryError, SourceError, TooExpensive
 from catalogue.mcp_server.calls import Calls
@@ -204,8 +205,14 @@ def serve_stdio(calls: Calls) -> None:
         async with calls, stdio_server(_Input(lines)) as (messages, answers):
             await server.run(messages, answers, server.create_initialization_options())
 
-    # Closing it would wait for the thread that reads.
-    anyio.run(serve, open(0, encoding="utf-8", errors="replace", closefd=False))  # noqa: SIM115
+    try:
+        # Closing it would wait for the thread that reads.
+        anyio.run(serve, open(0, encoding="utf-8", errors="replace", closefd=False))  # noqa: SIM115
+    except BaseExceptionGroup as group:
+        _, others = group.split(BrokenPipeError)
+        if others is None:
+            raise BrokenPipeError("the client reads no answers any more") from group
+        raise
 
 
 def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *, ready: Callable[[str], None]) -> None:
@@ -216,6 +223,8 @@ def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *,
     import uvicorn  # noqa: PLC0415 - of no use on the standard streams
 
     from catalogue.server.connections import StoppingServer, listen  # noqa: PLC0415 - imports uvicorn
+
+    logging.getLogger("mcp.server.streamable_http").addFilter(_is_not_of_client)
 
     async def serve(listening: socket.socket) -> None:
         async with calls:
@@ -229,6 +238,11 @@ def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *,
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{listening.getsockname()[1]}{_PATH}")
         anyio.run(serve, listening)
+
+
+def _is_not_of_client(record: logging.LogRecord) -> bool:
+    """Leave out the tracebacks of clients that left before their request was complete."""
+    return not (record.exc_info and isinstance(record.exc_info[1], ClientDisconnect))
 
 
 def _security(names: Sequence[str]) -> TransportSecuritySettings:

@@ -69,6 +69,8 @@ def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record
 
 
 def fetch_record(session: Session, given: Capture | Mapping[str, Any]) -> Record:
+    if not isinstance(given, Capture | Mapping):
+        raise QueryError(f"invalid capture {given!r:.100}; use a row of captures, such as a dict")
     capture = given if isinstance(given, Capture) else capture_of(given)
     try:
         body = session.source.get(capture.filename, capture.range).body
@@ -97,6 +99,8 @@ def fetch_to_output(
     report: Callable[[Fetched], None] | None = None,
 ) -> Fetched:
     unusable: list[str] = []
+    if agree and isinstance(captures, Iterator):  # the estimate would take all of it
+        captures = [*captures]
     requested = _captures(session, captures, unusable.append)
     count = len(requested) if isinstance(requested, list) else 0
     spec = replace(spec, crawls=_crawls(captures, requested))
@@ -254,6 +258,8 @@ def _rows(captures: SomeCaptures) -> Iterator[object]:
         names = list(record_columns(frame.columns).values())
         for start in range(0, len(frame), _ROWS):
             yield from frame[names].iloc[start : start + _ROWS].to_dict("records")
+    elif hasattr(captures, "iter_rows"):  # of polars
+        yield from frame.iter_rows(named=True)
     elif isinstance(captures, Iterable):
         yield from captures
     else:

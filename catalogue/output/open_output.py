@@ -85,10 +85,7 @@ def open_output(
         OutputFailed: if it cannot be reached.
     """
     if not isinstance(output, str | Path):
-        if format_.name in {"payload", "parquet"}:
-            raise QueryError(
-                "only warc, text and metadata can be written to a stream; choose one of them, or give a file"
-            )
+        _check_stream(output, format_)
         with TemporaryDirectory() as temporary, closing(Ledger(Path(temporary) / "ledger", {})) as ledger:
             yield StreamWriter(output, format_, ledger), ledger
         return
@@ -128,6 +125,13 @@ def open_output(
                 with closing(writer):
                     yield writer, ledger
             publish()
+
+
+def _check_stream(output: object, format_: RecordFormat) -> None:
+    if not hasattr(output, "write"):
+        raise QueryError(f"invalid output {output!r:.100}; use a path, a URL or an open file")
+    if format_.name in {"payload", "parquet"}:
+        raise QueryError("only warc, text and metadata can be written to a stream; choose one of them, or give a file")
 
 
 def _check_files(ledger: Ledger, label: str, name: str, format_: RecordFormat, *, single: bool) -> None:

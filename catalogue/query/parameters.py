@@ -6,13 +6,18 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from functools import partial
+from numbers import Integral
+from typing import Any, TypeVar
 
+from catalogue.arguments import flag
 from catalogue.commoncrawl.crawls import AUTO, INDEXES
 from catalogue.errors import QueryError
 from catalogue.formatting import comma_separated, several
 from catalogue.query.filters import languages, media_types, statuses, time_bounds
 from catalogue.surt import Match
+
+_E = TypeVar("_E", bound=Enum)
 
 
 class Interface(Enum):
@@ -73,47 +78,40 @@ def one_of(name: str, choices: Iterable[str]) -> Callable[[str], str]:
     *others, last = choices
 
     def check(text: str) -> str:
-        if text not in (*others, last):
+        if not isinstance(text, str) or text not in (*others, last):
             raise QueryError(f"invalid {name} {text!r:.100}; use {', '.join(others)} or {last}")
         return text
 
     return check
 
 
-def _texts(given: str | int | Iterable[str | int]) -> tuple[str, ...]:
-    return tuple(several(given))
+def member_of(name: str, kind: type[_E]) -> Callable[[_E | str], _E]:
+    """Return a function that converts a text to the member of an enumeration that has it as value."""
+    check = one_of(name, (each.value for each in kind))
+    return lambda given: given if isinstance(given, kind) else kind(check(given))  # type: ignore[arg-type]
+
+
+def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
+    return tuple(several(given, numbers=False))
 
 
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:
-    return tuple(comma_separated(given) if isinstance(given, str) else several(given))
+    return tuple(comma_separated(given) if isinstance(given, str) else several(given, numbers=False))
 
 
-def _some(problem: str) -> Callable[[str | int | Iterable[str | int]], tuple[str, ...]]:
+def _some(problem: str, *, numbers: bool = False) -> Callable[[str | int | Iterable[str | int]], tuple[str, ...]]:
     def parse(given: str | int | Iterable[str | int]) -> tuple[str, ...]:
-        if not (found := _texts(given)):
+        if not (found := tuple(several(given, numbers=numbers))):
             raise QueryError(problem)
         return found
 
     return parse
 
 
-def _match(given: Match | str) -> Match:
-    return given if isinstance(given, Match) else Match(one_of("match", (each.value for each in Match))(given))
-
-
-def _limit(given: int) -> int:
-    if not hasattr(given, "__index__") or given < 0:
+def _limit(given: Any) -> int:  # noqa: ANN401 - any argument
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < 0:
         raise QueryError(f"invalid limit {given!r}; use a whole number, 0 or more")
     return min(int(given), sys.maxsize)
-
-
-def _flag(name: str) -> Callable[[object], bool]:
-    def check(given: object) -> bool:
-        if isinstance(given, str):  # 'false' would be true
-            raise QueryError(f"invalid {name} {given!r:.100}; use True or False")
-        return bool(given)
-
-    return check
 
 
 def _column(given: str) -> str:
@@ -163,14 +161,14 @@ _SORTED = {Interface.FORM: "the page has an order of its own"}
 
 PARAMETERS = (
     Parameter("patterns", _PATTERNS, _some(_NO_PATTERN), alias="url", example="*.example.com", several=True),
-    Parameter("crawls", _CRAWLS, _some(_NO_CRAWL), alias="crawl", example="latest", several=True),
+    Parameter("crawls", _CRAWLS, _some(_NO_CRAWL, numbers=True), alias="crawl", example="latest", several=True),
     Parameter("subsets", _SUBSET, _names, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
-    Parameter("match", _MATCH, _match, example="domain", choices=_MATCHES),
+    Parameter("match", _MATCH, member_of("match", Match), example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),
     Parameter(
         "exact_url",
         "Match only the exact URL, with scheme, www, letter case and slash.",
-        _flag("exact_url"),
+        partial(flag, "exact_url"),
         bool,
         title="Exact URL",
     ),
@@ -188,9 +186,18 @@ PARAMETERS = (
     ),
     Parameter("limit", "Stop after this many captures.", _limit, int, title="On a page", example=100),
     Parameter("unique", "Keep only the first capture of each value of this column.", _column, example="url"),
-    Parameter("latest", "Keep only the latest capture of each URL, or of each --unique value.", _flag("latest"), bool),
     Parameter(
-        "ordered", "Sort by key, time and crawl, with all captures in memory.", _flag("ordered"), bool, absent=_SORTED
+        "latest",
+        "Keep only the latest capture of each URL, or of each --unique value.",
+        partial(flag, "latest"),
+        bool,
+    ),
+    Parameter(
+        "ordered",
+        "Sort by key, time and crawl, with all captures in memory.",
+        partial(flag, "ordered"),
+        bool,
+        absent=_SORTED,
     ),
     Parameter("index", _INDEX, one_of("index", (AUTO, *INDEXES)), example="cdx", choices=_INDEXES),
 )

@@ -159,7 +159,7 @@ class Workers:
         try:
             return self._executor.submit(do, task)
         except RuntimeError as error:  # as of one that was shut down
-            raise WorkersLost(f"the executor takes no work ({error})") from error
+            raise WorkersLost(f"the executor takes no work ({error}); open the catalogue with a new one") from error
 
     def read(self, plan: ReadPlan, events: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of a plan; see ``reader.read``."""

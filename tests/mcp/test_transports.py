@@ -3,12 +3,15 @@
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -146,6 +149,30 @@ def test_interrupt_ends_a_waiting_call(command: Command, miniature: Miniature) -
         assert talk.process.stderr.read().splitlines()[-1] == b"stopped"
 
 
+def test_ends_quietly_if_the_client_stops_reading(command: Command, miniature: Miniature) -> None:
+    with talking(command, miniature) as (talk, _):
+        talk.greet()
+        talk.process.stdout.close()
+        status = None
+        while status is None:  # a line ends the wait for input
+            with suppress(BrokenPipeError):
+                talk.send("tools/list", 2)
+            with suppress(subprocess.TimeoutExpired):
+                status = talk.process.wait(timeout=0.2)
+        assert status == 141
+        assert b"error" not in talk.process.stderr.read()
+
+
+def leave_early(address: str) -> None:
+    """Send the start of a request, and close the connection."""
+    parts = urlsplit(address)
+    with socket.create_connection((parts.hostname, parts.port)) as connection:
+        connection.sendall(
+            b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            b"Accept: application/json, text/event-stream\r\nContent-Length: 500\r\n\r\n{"
+        )
+
+
 def test_http_accepts_local_clients_alone_and_shares_one_budget(
     command: Command, miniature: Miniature, page_url: str
 ) -> None:
@@ -168,6 +195,7 @@ def test_http_accepts_local_clients_alone_and_shares_one_budget(
     with talking(command, miniature, *words) as (process, hanging):
         serving = next(line.decode() for line in process.process.stderr if line.startswith(b"serving "))
         address = serving.split()[1].removesuffix("/mcp")
+        leave_early(address)
         for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
             assert get(address, "/mcp", Accept="text/event-stream", **headers).status in {403, 421}
         assert get(address, "/mcp", Accept="text/event-stream", Host="mcp.example.org:8001").status == 400  # no session
@@ -175,6 +203,7 @@ def test_http_accepts_local_clients_alone_and_shares_one_budget(
         process.process.terminate()
         assert process.process.wait(timeout=30) == 143
         assert process.process.stdout.read() == b""
+        assert b"Traceback" not in process.process.stderr.read()
 
 
 @pytest.mark.parametrize(

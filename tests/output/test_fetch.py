@@ -20,7 +20,7 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadRecord, IncompleteAnswer
-from catalogue.output.fetch import fetch_encoded
+from catalogue.output.fetch import FetchEstimate, fetch_encoded
 from catalogue.output.formats import RecordFormat, json_line, warc_format
 from catalogue.plan.requests import record_fetches
 from catalogue.records.fetch_records import FailedRecord
@@ -153,6 +153,13 @@ def test_skips_records_that_a_format_cannot_store(settings: Settings, rows: Rows
     assert not lasting
 
 
+def test_an_estimate_leaves_the_rows_of_a_generator(harvested: Catalogue, tmp_path: Path, rows: Rows) -> None:
+    few = rows[:5]
+    estimates: list[FetchEstimate] = []
+    found = harvested.fetch((row for row in few), tmp_path / "found.warc.gz", agree=estimates.append)
+    assert found.records == estimates[0].captures == len(few)
+
+
 def test_reports_rows_without_a_record(harvested: Catalogue, tmp_path: Path, rows: Rows) -> None:
     odd = [rows[0] | {name: ["x"]} for name in ("url", "warc_filename", "warc_record_offset")]
     done = harvested.fetch([*odd, rows[0]], tmp_path / "out.warc.gz")
@@ -166,6 +173,8 @@ def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: Rows) 
     assert Counter(record.url for record in found) == Counter(row["url"] for row in rows[:20])
     frame = harvested.captures("*.com", crawls=crawl, limit=3, subsets="all").to_pandas()
     assert {record.url for record in harvested.records(frame)} == set(frame["url"])
+    polars: Any = harvested.captures("*.com", crawls=crawl, limit=3, subsets="all").to_polars()
+    assert {record.url for record in harvested.records(polars)} == set(frame["url"])
     with pytest.warns(IncompleteAnswer, match="is not the path of an archive"):
         assert list(harvested.records([rows[0] | {"warc_filename": "../x"}])) == []
     with pytest.warns(IncompleteAnswer, match="does not exist"):

@@ -25,7 +25,7 @@ OF_FOLDERS = {
     "export": "duckdb pyiceberg sqlite3",
     "harvest": "backports",
     "join": "duckdb pandas",
-    "mcp_server": "anyio mcp mcp_types pydantic uvicorn",
+    "mcp_server": "anyio mcp mcp_types pydantic starlette uvicorn",
     "metadata_db": "duckdb filelock",
     "output": "fsspec pandas warcio",
     "progress": "IPython rich",
@@ -39,6 +39,7 @@ OF_FOLDERS = {
     "session": "duckdb",
     "settings": "platformdirs",
     "source": "aiohttp botocore filelock fsspec s3fs urllib3",
+    "sql_magic": "duckdb pandas",
     "store": "filelock isal sqlite3",
 }
 """The libraries that a folder or module may import; pandas is read only by ``read``, the others name its types."""

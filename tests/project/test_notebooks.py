@@ -149,6 +149,12 @@ where fetch_status = 200
 ---
 found.count(), cat.captures("*.example.com", subsets="warc", status=200).count()
 ---
+url = found.to_pandas()["url"]  # no table, but a column of the SQL
+same = cat
+%catalogue select any_value(url) as url, count(*) as captures from found
+---
+del same
+---
 %%catalogue nothing
 from crawls
 ---
@@ -165,10 +171,11 @@ del cat, other
 
 
 def test_cells_of_sql_run(run_cells: Callable[[list[str]], list[Any]]) -> None:
-    _, crawls, counts, few, (captures, good), *errors = run_cells(CELLS.split("---\n"))
+    _, crawls, counts, few, (captures, good), named, _, *errors = run_cells(CELLS.split("---\n"))
     assert crawls["crawl"].tolist() == ["CC-MAIN-2022-05"]
     assert 0 < good <= captures
     assert (counts["captures"].tolist(), few["captures"].tolist()) == ([captures], [good])
+    assert named["captures"].tolist() == [captures]
     assert [str(error) for error in errors] == [
         "there is no catalogue nothing; write cat = catalogue.open(), then %%catalogue",
         "no SQL; write some after %catalogue, or below %%catalogue, such as: from crawls",

@@ -4,6 +4,7 @@ import inspect
 from typing import Any
 
 import click
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -47,7 +48,18 @@ def test_python_has_the_parameters_with_their_defaults() -> None:
         ({"crawls": 2022.5}, "invalid value of type float"),
         ({"columns": ["url", None]}, "invalid value of type NoneType"),
         ({"status": pd.Series([200.0])}, "invalid value of type float"),
-        ({"where": [True, ["fetch_status = 200"]]}, "invalid value of type list"),
+        ({"where": ["true", ["fetch_status = 200"]]}, "invalid value of type list"),
+        ({"patterns": 5}, "invalid value of type int; use a text"),
+        ({"patterns": bytearray(b"example.com")}, "invalid value of type bytearray"),
+        ({"patterns": memoryview(b"example.com")}, "invalid value of type memoryview"),
+        ({"where": True}, "invalid value of type bool"),
+        ({"columns": 5}, "invalid value of type int"),
+        ({"crawls": True}, "invalid value of type bool"),
+        ({"limit": True}, "invalid limit True; use a whole number"),
+        ({"limit": np.array([5])}, r"invalid limit array\(\[5\]\)"),
+        ({"latest": np.array([True, False])}, r"invalid latest array\("),
+        ({"latest": 2}, "invalid latest 2; use True or False"),
+        ({"match": pd.Series(["host"])}, "invalid match 0 .*; use exact, prefix"),
         ({"limit": "5"}, "invalid limit '5'; use a whole number"),
         ({"limit": 5.0}, "invalid limit 5.0; use a whole number"),
         ({"latest": "false"}, "invalid latest 'false'; use True or False"),
@@ -59,7 +71,7 @@ def test_python_has_the_parameters_with_their_defaults() -> None:
     ],
 )
 def test_python_refuses_values_of_other_types(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(QueryError, match=f"^{says}"):
+    with pytest.raises(QueryError, match=f"(?s)^{says}"):
         Query.of(**{"patterns": "example.com", **given})
 
 

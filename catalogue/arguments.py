@@ -1,0 +1,111 @@
+"""Check the arguments of the Python API: their names, and the types that their annotations declare."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from numbers import Integral
+from os import PathLike
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar, cast
+
+from catalogue.errors import QueryError
+from catalogue.formatting import closest_name
+
+_UNKNOWN = re.compile(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+_VALID = {
+    "str": "a text",
+    "int": "a whole number",
+    "bool": "True or False",
+    "Path": "a path",
+    "Callable": "a function",
+    "Observer": "a function",
+    "None": "None",
+}
+"""Parts of annotations that are checked, with what is valid."""
+_C = TypeVar("_C")
+_R = TypeVar("_R")
+_P = ParamSpec("_P")
+
+
+def checking_arguments(cls: type[_C]) -> type[_C]:
+    """Let the public methods of a class check the names and types of their arguments, and be named after the class."""
+    for name, method in inspect.getmembers(cls, inspect.isfunction):
+        if not name.startswith("_"):
+            method.__qualname__ = f"{cls.__name__}.{name}"  # Python's messages have it
+            setattr(cls, name, checked(method))
+    return cls
+
+
+def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return a function that raises QueryError if an argument has none of the types that its annotation names."""
+    kinds = {name: _kinds(str(words)) for name, words in function.__annotations__.items() if name != "return"}
+    kinds = {name: found for name, found in kinds.items() if found}
+    code = cast("FunctionType", function).__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - as the function has them
+        first = [_value(name, value, kinds) for name, value in zip(names, args, strict=False)]
+        others = {name: _value(name, value, kinds) for name, value in options.items()}
+        try:
+            return function(*first, *args[len(names) :], **others)
+        except TypeError as error:
+            unknown = _UNKNOWN.search(str(error))
+            if unknown and not (error.__traceback__ and error.__traceback__.tb_next):
+                raise unknown_argument(unknown[1], unknown[2], set(names) - {"self"}) from None
+            raise
+
+    return call
+
+
+def unknown_argument(call: str, name: str, names: Iterable[str]) -> TypeError:
+    """Return the error that a call has no such argument."""
+    similar = closest_name(name, names)
+    return TypeError(f"{call}() has no argument {name}" + (f"; use {similar}=" if similar else ""))
+
+
+def flag(name: str, given: object) -> bool:
+    """Return a value as a flag.
+
+    Raises:
+        QueryError: if it is not one: the text 'false' would be true.
+    """
+    if given is None or _is(given, "bool"):
+        return bool(given)
+    raise QueryError(f"invalid {name} {given!r:.100}; use True or False")
+
+
+def _kinds(annotation: str) -> tuple[str, ...]:
+    """Return the parts of an annotation, or nothing if one of them is not checked."""
+    parts = re.sub(r"Callable\[\[.*?\], .*?\](?= \||$)", "Callable", annotation).split(" | ")
+    return tuple(parts) if _VALID.keys() >= {*parts} else ()
+
+
+def _value(name: str, given: Any, kinds: Mapping[str, tuple[str, ...]]) -> Any:  # noqa: ANN401 - any argument
+    """Check an argument; numbers of numpy become those of Python."""
+    allowed = kinds.get(name)
+    if not allowed:
+        return given
+    if allowed == ("bool",):
+        return flag(name, given)
+    if not any(_is(given, kind) for kind in allowed):
+        valid = " or ".join(_VALID[kind] for kind in allowed if kind != "None")
+        raise QueryError(f"invalid {name} {given!r:.100}; use {valid}")
+    return int(given) if "int" in allowed and isinstance(given, Integral) else given
+
+
+def _is(given: object, kind: str) -> bool:
+    match kind:
+        case "None":
+            return given is None
+        case "bool":  # also that of numpy
+            return type(given).__name__ in {"bool", "bool_"} or (isinstance(given, Integral) and given in {0, 1})
+        case "int":  # 1e9 is a limit of bytes
+            is_int = isinstance(given, Integral) and not isinstance(given, bool)
+            return is_int or (isinstance(given, float) and given.is_integer())
+        case "Path":
+            return isinstance(given, PathLike)
+        case "Callable" | "Observer":
+            return callable(given)
+    return isinstance(given, str)

@@ -1,0 +1,85 @@
+"""Wrong types of arguments are refused before anything is done; numbers and flags of numpy are valid."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.errors import QueryError
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "wrong", "says"),
+    [
+        ("harvest", ["latest"], {"pages": "no"}, "invalid pages 'no'; use True or False"),
+        ("harvest", ["latest"], {"refresh": "false"}, "invalid refresh 'false'; use True or False"),
+        ("harvest", ["latest"], {"report": "no"}, "invalid report 'no'; use a function"),
+        ("check", [], {"repair": "no"}, "invalid repair 'no'; use True or False"),
+        ("check", [], {"read_subset": 5}, "invalid read_subset 5; use a text"),
+        ("check", [[]], {}, "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"),
+        ("crawls", [], {"fetch": "no"}, "invalid fetch 'no'; use True or False"),
+        ("connect", [], {"lake": "no"}, "invalid lake 'no'; use True or False"),
+        ("doctor", [2022], {}, "invalid crawl 2022; use a text"),
+        ("pull", [None], {}, "invalid place None; use a text or a path"),
+        ("export_iceberg", [b"table"], {}, "invalid path b'table'; use a text or a path"),
+        ("get", [b"example.com"], {}, "invalid url b'example.com'; use a text"),
+        ("get", ["example.com"], {"max_requests": float("nan")}, "invalid max_requests nan; use a whole number"),
+        ("get", ["example.com"], {"max_requests": "9"}, "invalid max_requests '9'; use a whole number"),
+        ("site", ["example.com"], {"crawl": []}, "a report needs one crawl; name one, such as latest"),
+        ("record", [None], {}, "invalid capture None; use a row of captures, such as a dict"),
+        ("fetch", [[], None], {}, "invalid output None; use a path, a URL or an open file"),
+        ("fetch", [[], "a.jsonl"], {"main_content": "no"}, "invalid main_content 'no'; use True or False"),
+        ("sample", ["*.example.com", 5], {}, "invalid captures '*.example.com'; use those of captures()"),
+        ("join", [["example.com"]], {"budget": float("nan")}, "invalid budget nan; use a whole number"),
+        ("scan", [], {"max_bytes": True}, "invalid max_bytes True; use a whole number"),
+        ("sql", [5], {}, "invalid query 5; use a text"),
+    ],
+)
+def test_refuses_arguments_of_other_types(
+    harvested: Catalogue, call: str, given: list[object], wrong: dict[str, object], says: str
+) -> None:
+    before = harvested.requests
+    with pytest.raises(QueryError, match=f"^{re.escape(says)}$"):
+        getattr(harvested, call)(*given, **wrong)
+    assert harvested.requests == before
+
+
+def test_refuses_numbers_of_rows_that_are_texts(harvested: Catalogue, crawl: str) -> None:
+    wrong: Any = "5"
+    with pytest.raises(QueryError, match="invalid number of rows '5'; use 0 or more"):
+        harvested.captures("*.com", crawls=crawl).head(wrong)
+
+
+def test_refuses_flags_of_open_that_are_texts(tmp_path: Path) -> None:
+    wrong: Any = "no"
+    with pytest.raises(QueryError, match="invalid progress 'no'; use True or False"):
+        catalogue.open(tmp_path, progress=wrong)
+    with pytest.raises(QueryError, match="invalid trace 'no'; use True or False or a function"):
+        catalogue.open(tmp_path, trace=wrong)
+
+
+def test_takes_numbers_and_flags_of_numpy(harvested: Catalogue, crawl: str) -> None:
+    given: list[Any] = [np.True_, np.int64(2), np.int64(7), 1e9]
+    flag, two, seven, gigabyte = given
+    found = harvested.captures("example.com/*", crawls=crawl, ordered=flag, limit=two)
+    assert found.count() == 2
+    captures = harvested.captures("*", crawls=crawl)
+    sampled = harvested.sample(captures, two, seed=seven)
+    assert sampled.to_arrow().equals(harvested.sample(captures, 2, seed=7).to_arrow())
+    assert harvested.scan("example.com/*", crawls=crawl, max_bytes=gigabyte).collect().height > 0
+
+
+def test_texts_are_one_path_of_a_dataset(tmp_path: Path) -> None:
+    with catalogue.open(tmp_path, source=str(tmp_path), table="hosts") as cat:
+        cat.define("host", paths="hosts.parquet")
+        with pytest.raises(QueryError, match="invalid keys 'no'; use url, host or text"):
+            cat.define("host", keys="no", paths="hosts.parquet")
+
+
+def test_messages_of_python_name_the_class(harvested: Catalogue) -> None:
+    with pytest.raises(TypeError, match=r"^Catalogue\.sql\(\) takes 2 positional arguments but 3 were given$"):
+        harvested.sql("SELECT 1", [1])  # type: ignore[call-arg]
