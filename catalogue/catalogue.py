@@ -11,9 +11,9 @@ from catalogue.api.harvest_calls import HarvestCalls
 from catalogue.api.query_calls import QueryCalls
 from catalogue.api.record_calls import RecordCalls
 from catalogue.api.table_calls import TableCalls
-from catalogue.arguments import checked, checking_arguments
 from catalogue.formatting import ReprMixin, plural
 from catalogue.progress import bars
+from catalogue.query.arguments import checked, checking_arguments
 from catalogue.session import Session
 from catalogue.store.folder_settings import settings_for
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from catalogue.arguments import unknown_argument
 from catalogue.atomic_files import errors_of, make_folder
 from catalogue.captures import Captures
 from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
@@ -37,6 +36,7 @@ from catalogue.join.scope import JoinScope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
 from catalogue.join.sort_keys import SPILLED, sort_keys
 from catalogue.progress import Progress, Report
+from catalogue.query.arguments import unknown_argument
 from catalogue.query.query import AllQueryOptions, Query, QueryOptions
 from catalogue.session import Session
 from catalogue.store.locks import locked

@@ -10,10 +10,10 @@ from functools import partial
 from numbers import Integral
 from typing import Any, TypeVar
 
-from catalogue.arguments import flag
 from catalogue.commoncrawl.crawls import AUTO, INDEXES
 from catalogue.errors import QueryError
 from catalogue.formatting import comma_separated, several
+from catalogue.query.arguments import flag
 from catalogue.query.filters import languages, media_types, statuses, time_bounds
 from catalogue.surt import Match
 

@@ -6,11 +6,11 @@ from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 
-from catalogue.arguments import unknown_argument
 from catalogue.commoncrawl.crawls import AUTO, CrawlWords
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
 from catalogue.parquet.model import NESTED, arrow_type
+from catalogue.query.arguments import unknown_argument
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.filters import Filters, Moment, Values, time_bounds
 from catalogue.query.key_intervals import Intervals
