@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.errors import DiskFailed, QueryError
+from catalogue.errors import DiskFailed, IncompleteAnswer, QueryError
 from catalogue.export.ducklake_sql import add_column_chunks
 from catalogue.metadata_db.connection import connect, queries_folder
 from catalogue.metadata_db.refresh import is_fresh, refresh
@@ -156,7 +156,8 @@ def test_named_queries_are_correct(harvested: catalogue.Catalogue, mirror: Path)
 def test_fills_column_chunks_of_requested_crawls(data: Path, settings: Settings, mirror: Path) -> None:
     with catalogue.open(data, settings=settings) as cat:
         first, *others = sorted(cat.files()["crawl"].unique())
-        assert len(cat.sql("select * from column_chunks").df()) == 0
+        with pytest.warns(IncompleteAnswer, match="the view column_chunks has no rows of "):
+            assert len(cat.sql("select * from column_chunks").df()) == 0
         rows = cat.column_chunks(first)
         path = str(rows["path"].iloc[0])
         file = pq.ParquetFile(mirror / path).metadata
@@ -165,7 +166,8 @@ def test_fills_column_chunks_of_requested_crawls(data: Path, settings: Settings,
         assert row["total_compressed_size"] == chunk.total_compressed_size
         assert row["codec"] == chunk.compression
         cat.column_chunks(others[0])
-        assert set(cat.sql("select distinct crawl from column_chunks").df()["crawl"]) == {first, others[0]}
+        with pytest.warns(IncompleteAnswer, match=others[-1]):
+            assert set(cat.sql("select distinct crawl from column_chunks").df()["crawl"]) == {first, others[0]}
         assert len(cat.column_chunks(first)) == len(rows)
 
 
