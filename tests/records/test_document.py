@@ -237,6 +237,8 @@ def test_extracted_text_resembles_the_reference() -> None:
     assert difference(one, near) <= 8
     assert difference(one, far) >= 16
     assert simhash("") == simhash("  ") < 1 << 64
+    # Of two runs of three words: the bits of both, as ties are 0.
+    assert simhash("One two, three four") == simhash("one two three") & simhash("two three four")
 
 
 # ---- the real page, and the commands ----
