@@ -60,8 +60,8 @@ class Sample(ReprMixin):
             raise QueryError(
                 "a sample is drawn from all captures, without an order; leave out limit, ordered, unique and latest"
             )
-        if not all(hasattr(number, "__index__") and number >= 1 for number in (size, most)):
-            raise QueryError(f"invalid sample of {size!r} captures, {most!r} of each; use whole numbers, at least 1")
+        if min(size, most) < 1:
+            raise QueryError(f"invalid sample of {size:,} captures, {most:,} of each; both must be at least 1")
         if most != 1 and per is None:
             raise QueryError(f"most={most} needs per, such as per='host'")
         metadata, dataset = session.metadata(), session.dataset

@@ -36,7 +36,6 @@ from catalogue.store.stored_file import StoredFile, decode, encode
 
 MANIFEST = "snapshot.json"
 VERSION = 6
-_EXPORT_AGAIN = "export it again"
 _PART = ".growing"
 _HEX = re.compile("[0-9a-f]{64}")
 _MAX_LINE, _MAX_VALUE, _MAX_FILE = 16 << 10, 64 << 20, 4 << 30
@@ -120,8 +119,8 @@ def unpack_manifest(data: bytes, place: str) -> dict[str, SnapshotFile]:
     try:
         manifest = json.loads(data)
         if (version := typed(manifest["version"], int)) != VERSION:
-            next_step = "upgrade this tool" if version > VERSION else _EXPORT_AGAIN
-            raise ValueError(f"it has version {version}, and this tool reads version {VERSION}; {next_step}")  # noqa: TRY301
+            which = "; upgrade this tool" if version > VERSION else ", which a new export has"
+            raise ValueError(f"it has version {version}, and this tool reads version {VERSION}{which}")  # noqa: TRY301
         files = {file.crawl: file for file in (SnapshotFile(**fields) for fields in manifest["files"])}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadSnapshot(f"the snapshot at {place} cannot be used: {MANIFEST}: {str(error)[:100]}") from error
@@ -163,7 +162,7 @@ def _previous(place: Target, output: str | Path) -> dict[str, SnapshotFile]:
     try:
         return unpack_manifest(place.download(MANIFEST).read_bytes(), str(output))
     except BadSnapshot as error:
-        raise QueryError(f"{error}; or choose another name".replace(f"{_EXPORT_AGAIN}; or ", "")) from error
+        raise QueryError(f"{error}; choose another name to keep it") from error
 
 
 def _put_manifest(place: Target, part: Path, files: Mapping[str, SnapshotFile]) -> None:

@@ -258,10 +258,13 @@ def test_export_keeps_other_files(taught: Catalogue, tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="has other files"):
         taught.export_snapshot(tmp_path / "mine")
     (tmp_path / "mine" / MANIFEST).write_text("{}")
-    with pytest.raises(QueryError, match=r"cannot be used.*; or choose another name"):
+    with pytest.raises(QueryError, match=r"cannot be used.*; choose another name to keep it"):
         taught.export_snapshot(tmp_path / "mine")
     (tmp_path / "mine" / MANIFEST).write_text('{"version": 2}')  # of an earlier version of the tool
-    with pytest.raises(QueryError, match=r"version 2, and this tool reads version \d+; choose another name$"):
+    with pytest.raises(
+        QueryError,
+        match=r"version 2, and this tool reads version \d+, which a new export has; choose another name to keep it$",
+    ):
         taught.export_snapshot(tmp_path / "mine")
     with pytest.raises(QueryError, match="is a file"):
         taught.export_snapshot(tmp_path / "mine" / "letter")

@@ -67,7 +67,7 @@ def first(**fields: Any) -> Callable[[Fields], object]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda manifest: manifest.update(version=5), "version 5.*export it again"),
+        (lambda manifest: manifest.update(version=5), "version 5.*which a new export has"),
         (lambda manifest: manifest.update(version=7), "version 7.*upgrade this tool"),
         (lambda manifest: manifest.update(version=[1]), "list instead of int"),
         (lambda manifest: manifest.update(version="x" * 10_000), "str instead of int"),
