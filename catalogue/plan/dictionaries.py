@@ -88,18 +88,12 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
     pages = [page for file in files for page in dictionary_pages(file, names) if page.place not in ruled_out]
     fetched = {page.place for page in pages}
     found = collect_values(pages, query.table).ruled_out(query) if pages else set()
-    missing = {
-        place: (file, parts)
-        for file, group in left
-        if (place := (file.path, group.ordinal)) not in fetched
-        if (
-            parts := [
-                *_missing(
-                    group, untyped if is_untyped(file.file.crawl, group) else typed, known.get(place, frozenset())
-                )
-            ]
-        )
-    }
+    missing = {}
+    for file, group in left:
+        place, tested = (file.path, group.ordinal), untyped if is_untyped(file.file.crawl, group) else typed
+        parts = [*_missing(group, tested, known.get(place, frozenset()))]
+        if parts and place not in fetched:
+            missing[place] = file, parts
     requests: list[PlannedRequest] = []
     unknown = [*_requests(missing.values(), cost)] if len(missing) >= FEW else []
     count = len(missing) + len(fetched)

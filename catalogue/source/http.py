@@ -148,11 +148,11 @@ class HttpSource:
                 f"{self.url} has an untrusted certificate ({cause.verify_message}); "
                 "to trust other authorities, set SSL_CERT_FILE"
             )
-        if isinstance(cause, ConnectionRefusedError) and not self._proxy:
-            return ConnectionRefused(f"nothing listens at {self.url} (connection refused)")
         proxy = f"the proxy {self._proxy} that {urlsplit(self.url).scheme}_proxy names"
         if isinstance(cause, ConnectionRefusedError):
-            return ProxyRefused(f"{proxy} refuses connections")
+            if self._proxy:
+                return ProxyRefused(f"{proxy} refuses connections")
+            return ConnectionRefused(f"nothing listens at {self.url} (connection refused)")
         if self._proxy and (tunnel := _TUNNEL.match(str(cause))):
             message = f"{proxy} answers {tunnel[1]} instead of connecting to {self.url}"
             if tunnel[1] >= "500":

@@ -350,7 +350,7 @@ def get_tail(source: PoliteSource, path: str, length: int) -> Response:
 
 
 def explicit_tail(source: PoliteSource, path: str, length: int, file_size: int | None = None) -> Response:
-    """Return the same without a suffix range; a request for the first byte tells an unknown ``file_size``."""
+    """Do as ``get_tail`` without a suffix range; a request for the first byte tells an unknown ``file_size``."""
     if file_size is None:
         first = source.get(path, ByteRange(0, 1))
         if not first.total_size:
