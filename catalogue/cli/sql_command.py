@@ -110,6 +110,9 @@ def sql(
             missing = attach_named(catalogue.session, connection, text)
             if not chunks_of and (without := without_column_chunks(connection, text)):
                 options.say(f"{without}; add --column-chunks CRAWL")
+            if not catalogue.session.metadata().requested_crawls:
+                harvest = catalogue.session.dataset.harvest_command("latest")
+                options.say(f"no footers are stored, so only the view crawls has rows; run: {harvest}")
             _run_statements(connection, text, given, format_)
     return report_incomplete("the answer may be incomplete", missing)
 

@@ -20,6 +20,8 @@ _VALID = {
     "Path": "a path",
     "Callable": "a function",
     "Observer": "a function",
+    "Settings": "Settings",
+    "Executor": "an executor of concurrent.futures",
     "None": "None",
 }
 """Parts of annotations that are checked, with what is valid."""
@@ -108,4 +110,6 @@ def _is(given: object, kind: str) -> bool:
             return isinstance(given, PathLike)
         case "Callable" | "Observer":
             return callable(given)
+        case "Settings" | "Executor":
+            return kind in {each.__name__ for each in type(given).__mro__}
     return isinstance(given, str)

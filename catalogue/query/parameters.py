@@ -45,6 +45,8 @@ class Parameter:
     title: str = ""
     example: object = True
     several: bool = False
+    empty: str = ""
+    """The message for a list without values."""
     choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Valid values with what the form shows; an empty one is the default."""
     absent: Mapping[Interface, str] = dataclasses.field(default_factory=dict)
@@ -99,13 +101,8 @@ def _names(given: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(comma_separated(given) if isinstance(given, str) else several(given, numbers=False))
 
 
-def _some(problem: str, *, numbers: bool = False) -> Callable[[str | int | Iterable[str | int]], tuple[str, ...]]:
-    def parse(given: str | int | Iterable[str | int]) -> tuple[str, ...]:
-        if not (found := tuple(several(given, numbers=numbers))):
-            raise QueryError(problem)
-        return found
-
-    return parse
+def _words(given: str | int | Iterable[str | int]) -> tuple[str, ...]:
+    return tuple(several(given))
 
 
 def _limit(given: Any) -> int:  # noqa: ANN401 - any argument
@@ -160,8 +157,8 @@ _FIXED = {Interface.FORM: "the page has fixed columns"}
 _SORTED = {Interface.FORM: "the page has an order of its own"}
 
 PARAMETERS = (
-    Parameter("patterns", _PATTERNS, _some(_NO_PATTERN), alias="url", example="*.example.com", several=True),
-    Parameter("crawls", _CRAWLS, _some(_NO_CRAWL, numbers=True), alias="crawl", example="latest", several=True),
+    Parameter("patterns", _PATTERNS, _texts, alias="url", empty=_NO_PATTERN, example="*.example.com", several=True),
+    Parameter("crawls", _CRAWLS, _words, alias="crawl", empty=_NO_CRAWL, example="latest", several=True),
     Parameter("subsets", _SUBSET, _names, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
     Parameter("match", _MATCH, member_of("match", Match), example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),

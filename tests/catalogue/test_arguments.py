@@ -62,6 +62,14 @@ def test_refuses_flags_of_open_that_are_texts(tmp_path: Path) -> None:
         catalogue.open(tmp_path, trace=wrong)
 
 
+def test_refuses_other_settings_and_executors(tmp_path: Path) -> None:
+    wrong: Any = "x"
+    with pytest.raises(QueryError, match="invalid settings 'x'; use Settings"):
+        catalogue.open(tmp_path, settings=wrong)
+    with pytest.raises(QueryError, match="invalid executor 'x'; use an executor"):
+        catalogue.open(tmp_path, executor=wrong)
+
+
 def test_takes_numbers_and_flags_of_numpy(harvested: Catalogue, crawl: str) -> None:
     given: list[Any] = [np.True_, np.int64(2), np.int64(7), 1e9]
     flag, two, seven, gigabyte = given

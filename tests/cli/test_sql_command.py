@@ -119,6 +119,14 @@ def test_says_how_to_fill_column_chunks(untaught_data: Path, mirror: Path, setti
     assert run("sql", "bytes-by-column").err == ""
 
 
+def test_says_that_no_footers_are_stored(command: Command) -> None:
+    assert command("harvest", "--crawl", "latest", "--index", "cdx").status == 0
+    ran = command("sql", "find-url", "--json")
+    assert (ran.status, ran.out) == (0, "")
+    assert ran.err.startswith("no footers are stored, so only the view crawls has rows; run: catalogue ")
+    assert ran.err.endswith(" harvest --crawl latest\n")
+
+
 def test_shell_lists_only_public_views(asking: Command) -> None:
     ran = given(asking, ".mode csv\n.tables\nselect 6 * 7 as answer from files limit 1;\nshow all tables;\n")
     assert ran.status == 0

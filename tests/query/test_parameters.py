@@ -68,6 +68,8 @@ def test_python_has_the_parameters_with_their_defaults() -> None:
         ({"unique": ["url"]}, r"invalid unique \['url'\]; use the name of one column"),
         ({"match": ["host"]}, r"invalid match \['host'\]; use exact, prefix"),
         ({"index": 5}, "invalid index 5; use auto, columnar"),
+        ({"status": []}, "status is empty; name a value, or leave it out"),
+        ({"columns": ()}, "columns is empty; name a value, or leave it out"),
     ],
 )
 def test_python_refuses_values_of_other_types(given: dict[str, Any], says: str) -> None:
