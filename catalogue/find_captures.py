@@ -1,13 +1,14 @@
 """Find captures by either index, or by the cheaper one for each crawl."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache, partial
 
 from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import QueryError, UncoveredColumns
+from catalogue.errors import CatalogueError, QueryError, UncoveredColumns
 from catalogue.formatting import join_first
 from catalogue.plan.cdx_index import CdxIndex, uncovered_columns
 from catalogue.plan.columnar_index import ColumnarIndex, Scope
@@ -15,7 +16,7 @@ from catalogue.plan.question import CrawlIndexes, Question
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.selection import Selection, not_stored, select
+from catalogue.selection import Selection, crawl_list, not_stored, select
 from catalogue.session import Session
 
 
@@ -93,7 +94,13 @@ def crawl_indexes(
             )
             columnar = ColumnarIndex(scope, page_indexes, reading, cost)
         if index != COLUMNAR and not uncovered:
-            cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost)
+            cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost, partial(_listed, session))
         return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
 
     return indexes_of
+
+
+def _listed(session: Session) -> list[str]:
+    with suppress(CatalogueError):
+        return [crawl.id for crawl in crawl_list(session).crawls]
+    return []

@@ -1,7 +1,7 @@
 """The CDX index: the lists of blocks of a session, their search, and the plan of the blocks to read for a crawl."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -21,7 +21,14 @@ from catalogue.cdx.list_search import (
     Predictor,
     predict_from,
 )
-from catalogue.commoncrawl.crawls import CDX, has_columnar_index, newest_first, no_columnar_index, suggest_crawl
+from catalogue.commoncrawl.crawls import (
+    CDX,
+    has_columnar_index,
+    may_be_unlisted,
+    newest_first,
+    no_columnar_index,
+    suggest_crawl,
+)
 from catalogue.errors import (
     CatalogueError,
     FileChanged,
@@ -46,7 +53,6 @@ from catalogue.store.database import Store
 from catalogue.store.stored_lists import (
     crawls_with_blocks,
     forget_lines,
-    listed_crawls,
     open_list,
     save_lines,
     save_versions,
@@ -107,11 +113,6 @@ class BlockLists:
         """Crawls with complete stored lists, newest first."""
         self._update()
         return [*self._stored]
-
-    @property
-    def listed(self) -> list[str]:
-        store = self._store()
-        return listed_crawls(store) if store else []
 
     def _update(self) -> Store | None:
         store = self._store()
@@ -236,13 +237,21 @@ class CdxIndex:
     """Plans queries from the list of blocks, and searches it where it is not stored."""
 
     def __init__(
-        self, crawl: str, subsets: Sequence[str], lists: BlockLists, source: Callable[[], AnySource], cost: Cost
+        self,
+        crawl: str,
+        subsets: Sequence[str],
+        lists: BlockLists,
+        source: Callable[[], AnySource],
+        cost: Cost,
+        listed: Callable[[], Collection[str]],
     ) -> None:
+        """Prepare; ``listed`` returns the list of crawls, or nothing if it cannot be fetched."""
         self.crawl = crawl
         self._subsets = tuple(subsets)
         self._lists = lists
         self._source = source
         self._cost = cost
+        self._listed = listed
         self._failure: CatalogueError | None = None
         """An error of a search, which the next plan raises."""
         self._predict = USUAL
@@ -372,11 +381,11 @@ class CdxIndex:
         if not has_columnar_index(crawl):
             message = f"{no_columnar_index(crawl)}; the source has no CDX index of it: {error}"
             return NotHarvested(message, crawl=crawl)
-        listed = self._lists.listed
+        listed = self._listed()
+        is_monthly = crawl.startswith("CC-MAIN-")
         # A monthly crawl may be published before its CDX index, and before it is listed.
-        if listed and crawl not in listed and not crawl.startswith("CC-MAIN-"):
-            missing = f"the source has no CDX index of {crawl}, and does not list it"
-            return UnknownCrawl(f"{missing}; {suggest_crawl(crawl, listed)}")
+        if listed and crawl not in listed and not (is_monthly and may_be_unlisted(crawl, listed)):
+            return UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, listed)}")
         message = f"{crawl} is not harvested, and the source has no CDX index of it ({error})"
         if not listed:
             message += "; see: catalogue crawls"
