@@ -48,7 +48,7 @@ def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dic
         "mime_detected": record.mime,
         "truncated": record.truncated,
         "coding_error": record.coding_error,
-        "download_size": len(record.member),
+        "download_size": record.capture.length,
         "md5": hashlib.md5(body, usedforsecurity=False).hexdigest(),
     }
     try:
