@@ -104,12 +104,18 @@ def _look(document: str, parsed_as: str, *, main_content: bool, markdown: bool) 
 
 
 def _markdown(tree: Any, *, main_content: bool) -> str:  # noqa: ANN401 - of an extra
-    from markdownify import markdownify  # noqa: PLC0415 - what Markdown needs
+    from bs4 import BeautifulSoup, ProcessingInstruction  # noqa: PLC0415 - what Markdown needs
+    from markdownify import MarkdownConverter  # noqa: PLC0415
 
+    if not tree.body:
+        return ""
     left_out = f"{_INVISIBLE},{_AROUND_CONTENT}" if main_content else _INVISIBLE
-    for element in tree.body.query_selector_all(left_out)[:] if tree.body else ():
+    for element in tree.body.query_selector_all(left_out)[:]:
         element.decompose()
-    converted: str = markdownify(str(tree.body), heading_style="ATX", bullets="-") if tree.body else ""
+    soup = BeautifulSoup(str(tree.body), "html.parser")
+    for instruction in soup.find_all(string=lambda text: isinstance(text, ProcessingInstruction)):
+        instruction.extract()  # such as those of PHP and Word, which would be converted as text
+    converted: str = MarkdownConverter(heading_style="ATX", bullets="-").convert_soup(soup)
     return _BLANK_LINES.sub("\n\n", converted).strip()
 
 

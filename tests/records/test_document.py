@@ -136,9 +136,11 @@ def test_reports_links_that_are_left_out(documents: Documents) -> None:
     assert feed["content"]["items_omitted"] == 1
 
 
-def test_converts_deeply_nested_elements_to_markdown() -> None:
+def test_converts_odd_pages_to_markdown() -> None:
     with Documents(markdown=True, processes=1) as documents:
         assert documents.look(record_of(b"<div>x" * 1000))["markdown"].count("x") == 1000
+        instructions = b"<p>a<?php echo 1 ?>b<?xml:namespace prefix = o /><o:p>c</o:p><!x>"
+        assert documents.look(record_of(instructions))["markdown"] == "abc"
 
 
 def test_rejects_documents_that_are_too_large(documents: Documents) -> None:
