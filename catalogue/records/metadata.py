@@ -17,6 +17,7 @@ from typing import Any
 
 from catalogue.errors import BadDocument, BadRecord
 from catalogue.formatting import plural
+from catalogue.records.head import joined
 from catalogue.records.record import Record
 from catalogue.records.references import resolve
 from catalogue.surt import without_surplus_slashes
@@ -41,7 +42,7 @@ def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dic
         "disposition": "SUCCESS",
         "server_ip": record.header("WARC-IP-Address") or record.header("ip-address"),
         "http_result": record.status,
-        "http_headers": {name.lower(): value for name, value in record.http_headers},
+        "http_headers": {name.lower(): value for name, value in joined(record.http_headers).items()},
         "redirect_from": record.header("WARC-Redirected-From"),
         "content_len": len(body),
         "mime_type": (record.http_header("content-type") or "").partition(";")[0].strip().lower() or None,

@@ -10,6 +10,7 @@ from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import IncompleteAnswer
 from catalogue.formatting import ReprMixin, clock
 from catalogue.records.document import Documents
+from catalogue.records.head import joined
 from catalogue.records.media_type import Syntax
 from catalogue.records.metadata import absolute_links, omitted_links
 from catalogue.records.record import Record
@@ -72,12 +73,7 @@ class Page(ReprMixin):
     @property
     def headers(self) -> dict[str, str]:
         """Headers of the HTTP response; values of repeated ones are joined by commas."""
-        joined: dict[str, str] = {}
-        names: dict[str, str] = {}
-        for name, value in self.record.http_headers:
-            known = names.setdefault(name.lower(), name)
-            joined[known] = f"{joined[known]}, {value}" if known in joined else value
-        return joined
+        return joined(self.record.http_headers)
 
     @property
     def content(self) -> builtins.bytes:

@@ -258,7 +258,7 @@ def test_rejects_bombs(documents: Documents) -> None:
 
 
 def test_extracts_metadata(documents: Documents) -> None:
-    page = record_of(PAGE.encode(), "text/html; charset=utf-8", lines="X-Other: y\r\n")
+    page = record_of(PAGE.encode(), "text/html; charset=utf-8", lines="X-Other: y\r\nx-other: z\r\n")
     found = metadata_of(page, documents.look)
     content = found.pop("content")
     assert content["title"] == "Góðan daginn"
@@ -267,7 +267,7 @@ def test_extracts_metadata(documents: Documents) -> None:
         "attempt_time": 1660525323000,
         "disposition": "SUCCESS",
         "http_result": 200,
-        "http_headers": {"content-type": "text/html; charset=utf-8", "x-other": "y"},
+        "http_headers": {"content-type": "text/html; charset=utf-8", "x-other": "y, z"},
         "content_len": len(PAGE.encode()),
         "mime_type": "text/html",
         "mime_detected": "text/html",
