@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from catalogue.errors import BadDocument, BadRecord
-from catalogue.formatting import plural
 from catalogue.records.head import joined
 from catalogue.records.record import Record
 from catalogue.records.references import resolve
@@ -109,7 +108,7 @@ def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str
 def omitted_links(content: Mapping[str, Any]) -> str | None:
     """Return a sentence about the links that are not in the metadata of a page."""
     omitted = content.get("links_omitted")
-    return f"{plural(omitted, 'link')} after the first ones are left out" if omitted else None
+    return f"links after the first ones that are left out: {omitted:,}" if omitted else None
 
 
 def absolute_links(content: Mapping[str, Any], page: str) -> Iterator[dict[str, str | None]]:

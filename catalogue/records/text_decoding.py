@@ -164,7 +164,7 @@ def _readable(label: bytes | None) -> str | None:
 _Find = Callable[[bytes], str | None]
 _IN_HTML: dict[str, _Find] = {META: _meta, DECLARATION: _xml_declaration}
 _IN_XML: dict[str, _Find] = {DECLARATION: _xml_declaration}
-_DECLARATIONS = {
+_DECLARATIONS: dict[Syntax, dict[str, _Find]] = {
     Syntax.HTML: _IN_HTML,
     Syntax.XHTML: _IN_XML,  # browsers ignore its meta elements; one is used if the page is not UTF-8
     Syntax.RSS: _IN_XML,
