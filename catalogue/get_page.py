@@ -15,7 +15,8 @@ from catalogue.query.filters import Moment, time_bounds
 from catalogue.query.query import Query
 from catalogue.records.page import Page
 from catalogue.records.record import Record
-from catalogue.records.redirects import cleaned_location, location_of, redirect_target
+from catalogue.records.redirects import location_of, redirect_target
+from catalogue.records.references import cleaned_reference
 from catalogue.selection import select_listed
 from catalogue.session import Session
 from catalogue.store.stored_lists import stored_crawl_list
@@ -186,7 +187,7 @@ class _Search:
             record = None if found.is_redirect and follow and found.target else self.record(found)
             if record and found.capture.status is None:  # a redirect, perhaps
                 found = replace(found, capture=replace(found.capture, status=record.status))
-            target = cleaned_location(found.target or (record and location_of(record)) or "")
+            target = cleaned_reference(found.target or (record and location_of(record)) or "")
             if not (found.is_redirect and follow and target):
                 break
             redirects.append(found.capture)

@@ -106,9 +106,9 @@ def get(
     _describe(page, options)
     problems = _problems(page, form, json_=json_)
     if json_:
-        content = _json(page, form, [*page.notes, *problems], main_content=main_content)
+        content = _json(page, form, problems, main_content=main_content)
     else:
-        content = _content(page, form, main_content=main_content)
+        content = _content(page, form, problems, main_content=main_content)
     if path:
         from catalogue.atomic_files import named, whole_file
 
@@ -163,13 +163,13 @@ def _describe(page: "Page", options: Common) -> None:
         warn(substitution)
 
 
-def _content(page: "Page", form: str, *, main_content: bool) -> bytes:
+def _content(page: "Page", form: str, problems: list[str], *, main_content: bool) -> bytes:
     if form == "record":
         return page.record.member
     if form == "headers":
         return page.record.http_head or b"".join(f"{n}: {v}\r\n".encode() for n, v in page.record.headers)
     if form == "links":
-        return "".join(f"{link['url']}\n" for link in page.links).encode()
+        return "".join(f"{link['url']}\n" for link in _links(page, problems)).encode()
     if form:
         return f"{_extracted(page, form, main_content=main_content)}\n".encode(errors="replace")
     return page.content
@@ -189,10 +189,17 @@ def _show(content: bytes, page: "Page", form: str) -> None:
     click.echo(printable_lines(page.html if not form else content.decode(errors="replace")))
 
 
-def _json(page: "Page", form: str, incomplete: list[str], *, main_content: bool) -> bytes:
+def _links(page: "Page", problems: list[str]) -> list[dict[str, str | None]]:
+    links, omitted = page.find_links()
+    problems += [omitted] if omitted else []
+    return links
+
+
+def _json(page: "Page", form: str, problems: list[str], *, main_content: bool) -> bytes:
     from catalogue.formatting import to_json
 
     capture, record = page.capture, page.record
+    links = _links(page, problems) if form == "links" and not record.coding_error else None
     described: dict[str, object] = {
         "url": page.url,
         "exact": page.exact,
@@ -213,14 +220,12 @@ def _json(page: "Page", form: str, incomplete: list[str], *, main_content: bool)
         "content_digest": capture.digest,
         "requests": page.requests,
         "bytes": page.bytes,
-        "incomplete": incomplete,
+        "incomplete": [*page.notes, *problems],
     }
-    if form and record.coding_error:
-        described[form] = None
-    elif form == "links":
-        described["links"] = page.links
+    if form == "links":
+        described["links"] = links
     elif form:
-        described[form] = _extracted(page, form, main_content=main_content)
+        described[form] = None if record.coding_error else _extracted(page, form, main_content=main_content)
     return f"{json.dumps(to_json(described), ensure_ascii=False)}\n".encode()
 
 

@@ -75,7 +75,7 @@ def _read(page: "Page", arguments: PageArguments) -> tuple[PageAnswer, str]:
         )
     content, missing = "", missing_body(page.record)
     try:
-        content = _content(page, arguments)
+        content = _content(page, arguments, notes)
     except (BadDocument, BadRecord) as error:
         notes.append(f"the page cannot be parsed ({error}); the format headers always works")
     else:
@@ -101,14 +101,16 @@ def _read(page: "Page", arguments: PageArguments) -> tuple[PageAnswer, str]:
     return facts, shown
 
 
-def _content(page: "Page", arguments: PageArguments) -> str:
+def _content(page: "Page", arguments: PageArguments, notes: list[str]) -> str:
     match arguments.format:
         case "text":
             return page.to_text(main_content=arguments.main_content) or ""
         case "markdown":
             return page.to_markdown(main_content=arguments.main_content) or ""
         case "links":
-            lines = ((link["url"] or "", " ".join((link["text"] or "").split())) for link in page.links)
+            links, omitted = page.find_links()
+            notes += [omitted] if omitted else []
+            lines = ((link["url"] or "", " ".join((link["text"] or "").split())) for link in links)
             return "\n".join(f"{url} {text}".rstrip() for url, text in lines if url)
         case "headers":
             fields = "\n".join(f"{name}: {value}" for name, value in page.headers.items())

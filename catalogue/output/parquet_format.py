@@ -35,8 +35,9 @@ ROW = pa.schema(
 )
 """Columns of pages in tables. ``headers`` are those of the HTTP response, ``mime`` is the detected type.
 ``truncated`` is why the payload is not complete, ``coding_error`` why it cannot be decoded. ``text`` is null without
-text or with ``failure``. ``links`` of an HTML page have the element's name (``a``, ``img``), its text and the
-absolute URL, http and https only; relative links with a base of over 10,000 characters are left out.
+text or if the page cannot be parsed; ``failure`` says why, or how many links are left out. ``links`` of an HTML page
+have the element's name (``a``, ``img``), its text and the absolute URL, http and https only, of the first 10,000 links;
+relative links with a base of over 10,000 characters are left out.
 """
 
 _TIME = ROW.get_field_index("time")

@@ -20,7 +20,7 @@ from catalogue.records import extract
 from catalogue.records.record import Record
 
 _MAX_DOCUMENT = 16 << 20
-"""Bytes of a document that are parsed; Common Crawl keeps 5 MiB."""
+"""Bytes of a document; Common Crawl keeps 5 MiB."""
 _TRIES = 2
 """Processes that a document may kill; something else may have killed the first."""
 _FOUND = ("charset", "charset_detector", "parsed_as", "text", "simhash", "content", "markdown")
@@ -68,14 +68,16 @@ class Documents:
         documents without text.
 
         Raises:
-            BadDocument: if it cannot be parsed, or its parser died or took too long.
+            BadDocument: if it is too large or cannot be parsed, or its parser died or took too long.
             BadRecord: if the payload cannot be decoded.
         """
         payload, syntax = record.payload, record.syntax
         if syntax is None:
             return dict.fromkeys(_FOUND)
+        if len(payload) > _MAX_DOCUMENT:
+            raise BadDocument(f"it has {len(payload):,} bytes; at most {_MAX_DOCUMENT:,} are parsed")
         header = json.dumps([syntax.value, record.content_type, record.url, self._main_content, self._markdown])
-        found = json.loads(self._parse(header.encode() + b"\n" + payload[:_MAX_DOCUMENT]))
+        found = json.loads(self._parse(header.encode() + b"\n" + payload))
         if "failure" in found:
             raise BadDocument(found["failure"])
         return dict(found)

@@ -78,6 +78,15 @@ def parse_head(protocol: re.Pattern[str], data: bytes, start: int, end: int) -> 
     return status_line[matched.end() :].strip(), tuple(headers), content
 
 
+def joined(headers: Headers) -> dict[str, str]:
+    """Return headers by name, as first spelled; values of repeated ones are joined by commas."""
+    names: dict[str, str] = {}
+    values: dict[str, list[str]] = {}
+    for name, value in headers:
+        values.setdefault(names.setdefault(name.lower(), name), []).append(value)
+    return {name: ", ".join(each) for name, each in values.items()}
+
+
 def _head_end(data: bytes, start: int, end: int, terminator: re.Pattern[bytes]) -> int:
     limit = min(end, start + _MAX_BYTES)
     found = terminator.search(data, start, limit)

@@ -85,7 +85,7 @@ _XML = re.compile(rb"\s*<\?xml\s")
 _XML_TYPES = {
     "feed": "application/atom+xml",
     "html": XHTML,
-    "rdf:rdf": "application/rdf+xml",
+    "rdf": "application/rdf+xml",
     "rss": "application/rss+xml",
     "svg": "image/svg+xml",
 }
@@ -93,7 +93,7 @@ _LONGEST_PROLOG = 1 << 14
 _PROLOG = re.compile(
     rb"\s*(?:(?:<\?.*?\?>|<!--.*?-->|<!doctype[^>\[]*(?:\[.*?\]\s*)?>)\s*)*", re.DOTALL | re.IGNORECASE
 )
-_ROOT = re.compile(rb"<([A-Za-z_][\w.:-]*)")
+_ROOT = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)")
 
 
 def media_type(
@@ -152,7 +152,7 @@ def is_xml(mime: str) -> bool:
 
 
 def root_element(data: bytes) -> str | None:
-    """Return the lower-case name of the first element of an XML document."""
+    """Return the lower-case name of the first element of an XML document, without its prefix."""
     head = _readable(data)
     prolog = _PROLOG.match(head)
     found = _ROOT.match(head, prolog.end() if prolog else 0)
@@ -179,7 +179,7 @@ def _readable(data: bytes) -> bytes:
     return head.removeprefix(_BYTE_ORDER_MARKS[0])
 
 
-_FEEDS = {"rss": "rss", "rdf:rdf": "rss", "feed": "atom"}
+_FEEDS = {"rss": "rss", "rdf": "rss", "feed": "atom"}
 
 
 class Syntax(Enum):

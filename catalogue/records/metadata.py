@@ -5,19 +5,27 @@
 payload), ``mime_type``, ``download_size`` (archived bytes), ``md5`` of the payload, ``text_simhash`` (see
 ``catalogue.records.extract``), ``charset_detected``, ``charset_detector`` (such as ``http header``), ``parsed_as``, and
 ``content``: ``type`` is ``html-doc`` with ``title``, ``base``, ``meta_tags`` and ``links`` as written, or ``rss-feed``
-or ``atom-feed`` with ``items``. Added are ``mime_detected``, ``truncated`` (why the payload is not complete) and
-``coding_error`` (why it cannot be decoded). Unknown values are left out.
+or ``atom-feed`` with ``items``; ``links_omitted`` or ``items_omitted`` counts those after the first 10,000. Added are
+``mime_detected``, ``truncated`` (why the payload is not complete) and ``coding_error`` (why it cannot be decoded).
+Unknown values are left out.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from urllib.parse import urljoin
 
 from catalogue.errors import BadDocument, BadRecord
+from catalogue.records.head import joined
 from catalogue.records.record import Record
+from catalogue.records.references import resolve
+from catalogue.surt import without_surplus_slashes
 
-_LED_TO = ("http://", "https://")
+_LED_TO = ("http:", "https:")
+_WITH_HOST = re.compile(
+    r"https?://(?:[^/?#]*@)?(?:\[[0-9a-f:.]+\]|[^\x00-\x20\x7f#/:<>?@\[\]^|]+)(?::[0-9]{0,5})?(?:[/?#]|\Z)",
+    re.IGNORECASE,
+)
 _NO_BASE = ("data:", "javascript:")
 """Schemes that browsers do not accept for a base."""
 _LONGEST_BASE = 10_000
@@ -33,14 +41,14 @@ def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dic
         "disposition": "SUCCESS",
         "server_ip": record.header("WARC-IP-Address") or record.header("ip-address"),
         "http_result": record.status,
-        "http_headers": {name.lower(): value for name, value in record.http_headers},
+        "http_headers": {name.lower(): value for name, value in joined(record.http_headers).items()},
         "redirect_from": record.header("WARC-Redirected-From"),
         "content_len": len(body),
         "mime_type": (record.http_header("content-type") or "").partition(";")[0].strip().lower() or None,
         "mime_detected": record.mime,
         "truncated": record.truncated,
         "coding_error": record.coding_error,
-        "download_size": len(record.member),
+        "download_size": record.capture.length,
         "md5": hashlib.md5(body, usedforsecurity=False).hexdigest(),
     }
     try:
@@ -90,27 +98,27 @@ def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str
         "status": status if status is not None and status < 1 << 15 else None,
         "headers": [{"name": name, "value": value} for name, value in record.http_headers],
         "links": list(absolute_links(content, record.url)) if content.get("type") == "html-doc" else None,
-        "failure": failure,
+        "failure": failure or omitted_links(content),
         "warc_filename": record.capture.filename,
         "warc_record_offset": record.capture.offset,
         "warc_record_length": record.capture.length,
     }
 
 
+def omitted_links(content: Mapping[str, Any]) -> str | None:
+    """Return a sentence about the links that are not in the metadata of a page."""
+    omitted = content.get("links_omitted")
+    return f"links after the first ones that are left out: {omitted:,}" if omitted else None
+
+
 def absolute_links(content: Mapping[str, Any], page: str) -> Iterator[dict[str, str | None]]:
     """Yield the links of the metadata with absolute URLs, as a browser resolves them."""
-    base: str = content.get("base", "")
-    base = "" if base.strip().lower().startswith(_NO_BASE) else base
-    start = _joined(page, base) or page
-    start = start if len(start) <= _LONGEST_BASE else ""
+    page = without_surplus_slashes(page)
+    base = resolve(page, content.get("base", ""))
+    if base.lower().startswith(_NO_BASE) or (base.lower().startswith(_LED_TO) and not _WITH_HOST.match(base)):
+        base = page
+    base = base if len(base) <= _LONGEST_BASE else ""
     for link in content["links"]:
-        url = _joined(start, link["href"])
-        if url and url.lower().startswith(_LED_TO):
+        url = resolve(base, link["href"])
+        if _WITH_HOST.match(url):
             yield {"type": link["type"], "url": url, "text": link.get("text")}
-
-
-def _joined(start: str, href: str) -> str | None:
-    try:
-        return urljoin(start, href.strip())
-    except ValueError:  # brackets that hold no address, for instance
-        return None

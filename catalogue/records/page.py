@@ -1,15 +1,18 @@
 """Archived pages."""
 
 import builtins
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from catalogue.commoncrawl.capture import Capture
+from catalogue.errors import IncompleteAnswer
 from catalogue.formatting import ReprMixin, clock
 from catalogue.records.document import Documents
+from catalogue.records.head import joined
 from catalogue.records.media_type import Syntax
-from catalogue.records.metadata import absolute_links
+from catalogue.records.metadata import absolute_links, omitted_links
 from catalogue.records.record import Record
 from catalogue.records.text_decoding import decode_text, find_charset
 
@@ -70,12 +73,7 @@ class Page(ReprMixin):
     @property
     def headers(self) -> dict[str, str]:
         """Headers of the HTTP response; values of repeated ones are joined by commas."""
-        joined: dict[str, str] = {}
-        names: dict[str, str] = {}
-        for name, value in self.record.http_headers:
-            known = names.setdefault(name.lower(), name)
-            joined[known] = f"{joined[known]}, {value}" if known in joined else value
-        return joined
+        return joined(self.record.http_headers)
 
     @property
     def content(self) -> builtins.bytes:
@@ -115,10 +113,22 @@ class Page(ReprMixin):
 
     @property
     def links(self) -> list[dict[str, str | None]]:
-        """Links with ``type`` (the element's name), absolute ``url`` and ``text``. Raises as ``text`` does."""
+        """Links with ``type`` (the element's name), absolute ``url`` and ``text``. Raises as ``text`` does.
+
+        Of more than 10,000 links, the first ones are returned, with the warning ``IncompleteAnswer``.
+        """
+        links, omitted = self.find_links()
+        if omitted:
+            warnings.warn(omitted, IncompleteAnswer, stacklevel=2)
+        return links
+
+    def find_links(self) -> tuple[list[dict[str, str | None]], str | None]:
+        """Return ``links``, and a sentence about those that are left out."""
         with Documents(processes=1) as documents:
             content = documents.look(self.record)["content"] or {}
-        return list(absolute_links(content, self.url)) if content.get("type") == "html-doc" else []
+        if content.get("type") != "html-doc":
+            return [], None
+        return list(absolute_links(content, self.url)), omitted_links(content)
 
     def to_text(self, *, main_content: bool = False) -> str | None:
         """Return the text; ``main_content`` leaves out navigation, footers and the like. Raises as ``text`` does."""

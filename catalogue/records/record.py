@@ -1,9 +1,10 @@
-"""Decode the WARC or ARC record in a gzip member, and check that it is the one in the index.
+"""Decode a WARC or ARC record, usually a gzip member, and check that it is the one in the index.
 
 2 kB can inflate without end.
 """
 
 import base64
+import gzip
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
@@ -27,11 +28,14 @@ MAX_INFLATED = 64 << 20
 """Bytes of a decompressed record."""
 
 _WARC = b"WARC/"
+_UNCOMPRESSED = re.compile(rb"[\r\n]*(?:WARC/|https?://)")
+_GZIP_LEVEL = 6
 _KINDS = {"response", "revisit", "resource", "conversion"}
 _ENDS = {b"\r\n\r\n", b"\r\n\r\n\r\n", b"\r\n", b"\n", b"", b"\n\n"}
 """What may follow a record's content: usually two line ends in WARC files; one or none in ARC."""
 _STRAY = b"\r\n"
 """Bytes between head and body of responses in CC-MAIN-2018-34, https://github.com/commoncrawl/nutch/issues/5."""
+_HTTP, _MAX_INTERIM = b"HTTP/", 5
 _HTTP_KINDS = {"response", "revisit"}
 _HTTP_SCHEMES = ("http:", "https:")
 _LENGTH = re.compile(r"[0-9]{1,15}")
@@ -50,7 +54,7 @@ class Record(ReprMixin):
 
     capture: Capture
     member: bytes
-    """The gzip member in the archive."""
+    """The gzip member in the archive, or one made of a record that is not compressed there."""
     archive: str
     """``warc`` or ``arc``."""
     kind: str
@@ -140,8 +144,8 @@ class Record(ReprMixin):
 
     @property
     def _flag(self) -> str | None:
-        flag = self.header("WARC-Truncated") or ""
-        return self.capture.truncated if flag.lower() in _UNKNOWN else flag
+        flag = (self.header("WARC-Truncated") or "").lower()
+        return self.capture.truncated if flag in _UNKNOWN else flag
 
     @property
     def syntax(self) -> Syntax | None:
@@ -171,6 +175,8 @@ def read_record(capture: Capture, member: bytes) -> Record:
     Raises:
         BadRecord: if it is another record, or damaged.
     """
+    if _UNCOMPRESSED.match(member):
+        member = gzip.compress(member, _GZIP_LEVEL, mtime=0)
     try:
         return _record(capture, member, inflate(member, limit=MAX_INFLATED).lstrip(b"\r\n"))
     except BadManifest as error:
@@ -187,7 +193,7 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
     url = _url(headers, archive)
     kind: str | None = "arc_header" if url.startswith("filedesc://") else "response"
     if archive == "warc":
-        kind = _find(headers, "WARC-Type")
+        kind = (_find(headers, "WARC-Type") or "").lower() or None
     if kind is None or kind not in _KINDS:
         raise BadRecord(f"it is a record of type {_shown(kind)}")
     end = start + _length(_find(headers, "Content-Length" if archive == "warc" else "length"))
@@ -197,7 +203,7 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
         raise BadRecord(f"{len(data) - end:,} bytes follow its content")
     response: Head = "", (), start
     if start < end and kind in _HTTP_KINDS and url.lower().startswith(_HTTP_SCHEMES):
-        response = parse_head(HTTP, data, start, end)
+        response = _final_head(data, start, end)
     status_line, http_headers, body = response
     record = Record(
         capture=capture,
@@ -213,6 +219,16 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
     record, block = _without_stray(record), memoryview(data)[start:end]
     _check(record, block if len(record.body) == end - body else None)
     return record
+
+
+def _final_head(data: bytes, start: int, end: int) -> Head:
+    """Parse the head of a response after those of interim responses, such as ``100 Continue``."""
+    head = parse_head(HTTP, data, start, end)
+    for _ in range(_MAX_INTERIM):
+        if not (head[0].startswith("1") and data.startswith(_HTTP, head[2], end)):
+            break
+        head = parse_head(HTTP, data, head[2], end)
+    return head
 
 
 def _without_stray(record: Record) -> Record:

@@ -1,7 +1,8 @@
 """Find the charset of a document and decode it, as https://html.spec.whatwg.org/#determining-the-character-encoding.
 
 The order is: byte order mark, ``charset`` of the header, declaration in the document, detection. The detector is that
-of Firefox; UTF-8 is detected before, since few other texts are valid UTF-8.
+of Firefox; UTF-8 is detected before, since few other texts are valid UTF-8. Style sheets are declared by ``@charset``
+(https://drafts.csswg.org/css-syntax/#input-byte-stream).
 """
 
 import re
@@ -27,11 +28,12 @@ try:
 except ImportError:  # it has no wheels for this version of Python
     detect = None
 
-BYTE_ORDER_MARK, HEADER, META, DECLARATION, DETECTION = (
+BYTE_ORDER_MARK, HEADER, META, DECLARATION, RULE, DETECTION = (
     "byte order mark",
     "http header",
     "html meta",
     "xml declaration",
+    "css charset",
     "detection",
 )
 
@@ -41,6 +43,7 @@ _LATE_META = 1 << 16
 _DETECTED = 1 << 18
 _BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": UTF_8, b"\xff\xfe": UTF_16_LE, b"\xfe\xff": UTF_16_BE}
 _XML_DECLARATION = re.compile(rb"\s*<\?xml\s[^>]{0,500}?encoding\s*=\s*(?:\"([^\"<>]{1,40})\"|'([^'<>]{1,40})')")
+_RULE = re.compile(rb'@charset "([^"]*)";')
 _MARKUP = re.compile(
     rb"<(?:(?P<comment>!--)|(?P<tag>meta(?=[\t\n\f\r /])|/?[a-z][^\t\n\f\r >]*)|[!/?][^>]*>?)", re.IGNORECASE
 )
@@ -147,6 +150,11 @@ def _xml_declaration(data: bytes) -> str | None:
     return _readable(declaration and (declaration[1] or declaration[2]))
 
 
+def _rule(data: bytes) -> str | None:
+    rule = _RULE.match(data)
+    return _readable(rule and rule[1])
+
+
 def _readable(label: bytes | None) -> str | None:
     """Return the charset of a label, which is not UTF-16, since it was read as ASCII."""
     charset = charset_of(label.decode("latin-1")) if label else None
@@ -156,13 +164,13 @@ def _readable(label: bytes | None) -> str | None:
 _Find = Callable[[bytes], str | None]
 _IN_HTML: dict[str, _Find] = {META: _meta, DECLARATION: _xml_declaration}
 _IN_XML: dict[str, _Find] = {DECLARATION: _xml_declaration}
-_DECLARATIONS = {
+_DECLARATIONS: dict[Syntax, dict[str, _Find]] = {
     Syntax.HTML: _IN_HTML,
     Syntax.XHTML: _IN_XML,  # browsers ignore its meta elements; one is used if the page is not UTF-8
     Syntax.RSS: _IN_XML,
     Syntax.ATOM: _IN_XML,
     Syntax.XML: _IN_XML,
-    Syntax.TEXT: {},
+    Syntax.TEXT: {RULE: _rule},
 }
 
 

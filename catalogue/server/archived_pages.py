@@ -127,10 +127,11 @@ def find_record(session: Session, crawl: str, url: str, moment: str) -> tuple[Re
     captures = find_captures(session, Query.of(url, crawls=check_crawl_name(crawl), subsets="all", match=Match.EXACT))
     spelling = _spelling(url)
 
-    def rank(row: Mapping[str, Any]) -> tuple[bool, bool, float, float, str, int]:
+    def rank(row: Mapping[str, Any]) -> tuple[bool, bool, bool, float, float, str, int]:
         time = row["fetch_time"].timestamp() * 1000 if row["fetch_time"] else float("-inf")
         distance = max((first or 0) - time, time - (end or 0) + 1, 0)
         return (
+            not _is_requested(row["url"] or "", url),
             not same_url(row["url"] or "", url),
             _spelling(row["url"] or "") != spelling,
             distance,
@@ -143,6 +144,11 @@ def find_record(session: Session, crawl: str, url: str, moment: str) -> tuple[Re
     for batch in captures.batches(warn=False):  # a robots.txt may have thousands of captures
         best = min([*batch.to_pylist(), *([best] if best else [])], key=rank, default=None)
     return fetch_record(session, capture_of(best)) if best else None, captures.plan.missing
+
+
+def _is_requested(archived: str, url: str) -> bool:
+    """Return whether an archived URL is the requested one, without the ``?`` at its end, which ASGI drops."""
+    return same_url(archived, url) or ("?" not in url and same_url(archived, f"{url}?"))
 
 
 def _spelling(url: str) -> str:
@@ -161,7 +167,7 @@ def _answer(service: Service, crawl: str, url: str, moment: str, form: _Form, se
     response.headers.update(
         {**dict(memento_headers(record)), **SANDBOX, "Vary": "Sec-Fetch-Dest", **incomplete(missing)}
     )
-    if not same_url(record.capture.url or record.url, url):
+    if not _is_requested(record.capture.url or record.url, url):
         response.headers["X-Archive-Exact"] = "false"
     final = response.status_code == _OK and not missing
     response.headers["Cache-Control"] = _CACHED_FOR_A_DAY if final else _NOT_CACHED

@@ -90,6 +90,16 @@ def test_get_prints_no_coded_bytes(run: Command, tmp_path: Path) -> None:
     assert (pdf.status, pdf.out, "application/pdf has no text" in pdf.err) == (2, "", True)
 
 
+def test_get_reports_links_that_are_left_out(tmp_path: Path) -> None:
+    source = write_source(tmp_path / "source", [archived("many", b"<a href=/x>" * 10_001)])
+    run = Command(tmp_path / "data", source, tmp_path)
+    omitted = "links after the first ones that are left out: 1"
+    got = run("get", "example.com/many", "--crawl", CRAWL, "--links")
+    assert (got.status, got.out, omitted in got.err) == (1, "https://example.com/x\n" * 10_000, True)
+    described = run("get", "example.com/many", "--crawl", CRAWL, "--links", "--json")
+    assert (described.status, described.json()["incomplete"]) == (1, [omitted])
+
+
 @in_part(2)
 @pytest.mark.parametrize("form", ["text", "metadata", "parquet"])
 def test_fetch_reports_what_is_known(run: Command, tmp_path: Path, form: str) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from catalogue import Catalogue
-from catalogue.errors import BadDocument
+from catalogue.errors import BadDocument, IncompleteAnswer
 from catalogue.output.formats import json_line
 from catalogue.records.document import Documents
 from catalogue.records.extract import simhash
-from catalogue.records.metadata import metadata_of, row_of, text_of
+from catalogue.records.metadata import absolute_links, metadata_of, row_of, text_of
+from catalogue.records.page import Page
 from catalogue.selection import stored_crawls
 from tests.support.amounts import in_part, in_soak
 from tests.support.archives import record_of
@@ -90,6 +91,61 @@ def test_resolves_links_like_a_browser(base: str, first: str, empty: str | None,
     ]
     text = row_of(record_of(b"no page", "text/plain"), documents.look)
     assert (text["title"], text["links"]) == (None, None)
+
+
+REFERENCES = {
+    "\\x\\y?\\z": "https://example.com/x/y?\\z",
+    "a\tb\n c": "https://example.com/dir/ab%20c",
+    "?": "https://example.com/dir/page?",
+    "next?": "https://example.com/dir/next?",
+    "a//b;": "https://example.com/dir/a//b;",
+    "#": "https://example.com/dir/page?x=1#",
+    "/é?é=ü": "https://example.com/%C3%A9?%C3%A9=%C3%BC",
+    "\xa0a\u2028": "https://example.com/dir/%C2%A0a%E2%80%A8",
+    "/a\x01b": "https://example.com/a%01b",
+    "/a/%2e%2E/.%2e/b": "https://example.com/b",
+    "https:a": "https://example.com/dir/a",
+    "https:/a": "https://example.com/a",
+    "http:a.example/": "http://a.example/",
+    "https:///a.example/b": "https://a.example/b",
+    "h\nttp:\\\\a.example\\b": "http://a.example/b",
+    "///a.example/": "https://a.example/",
+    "http://[::1]:80/": "http://[::1]:80/",
+    "http://user:pw@a.example": "http://user:pw@a.example",
+    **dict.fromkeys(["//", "https://", "http://?", "http://a b.example/", "http://a.example:x/", "ftp://a.example/"]),
+}
+"""URLs of references, as a browser resolves them."""
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_resolves_references_like_a_browser(reference: str) -> None:
+    content = {"links": [{"type": "a", "href": reference}]}
+    expected = REFERENCES[reference]
+    for page in ("https://example.com/dir/page?x=1", "https:////example.com/dir/page?x=1"):
+        assert [link["url"] for link in absolute_links(content, page)] == ([expected] if expected else [])
+
+
+def test_reports_links_that_are_left_out(documents: Documents) -> None:
+    record = record_of(b"<a href=/x>" * 10_001)
+    assert documents.look(record)["content"]["links_omitted"] == 1
+    row = row_of(record, documents.look)
+    assert (len(row["links"]), row["failure"]) == (10_000, "links after the first ones that are left out: 1")
+    with pytest.warns(IncompleteAnswer, match="links after the first ones that are left out: 1"):
+        assert len(Page(record, "CC-MAIN-2022-33", "warc").links) == 10_000
+    feed = documents.look(record_of(b"<rss><channel>" + b"<item><title>x</title></item>" * 10_001, "text/xml"))
+    assert feed["content"]["items_omitted"] == 1
+
+
+def test_converts_odd_pages_to_markdown() -> None:
+    with Documents(markdown=True, processes=1) as documents:
+        assert documents.look(record_of(b"<div>x" * 1000))["markdown"].count("x") == 1000
+        instructions = b"<p>a<?php echo 1 ?>b<?xml:namespace prefix = o /><o:p>c</o:p><!x>"
+        assert documents.look(record_of(instructions))["markdown"] == "abc"
+
+
+def test_rejects_documents_that_are_too_large(documents: Documents) -> None:
+    with pytest.raises(BadDocument, match="it has 16,777,217 bytes; at most 16,777,216 are parsed"):
+        documents.look(record_of(b" " * ((16 << 20) + 1), "text/plain"))
 
 
 @pytest.mark.parametrize("of_page", [False, True])
@@ -202,7 +258,7 @@ def test_rejects_bombs(documents: Documents) -> None:
 
 
 def test_extracts_metadata(documents: Documents) -> None:
-    page = record_of(PAGE.encode(), "text/html; charset=utf-8", lines="X-Other: y\r\n")
+    page = record_of(PAGE.encode(), "text/html; charset=utf-8", lines="X-Other: y\r\nx-other: z\r\n")
     found = metadata_of(page, documents.look)
     content = found.pop("content")
     assert content["title"] == "Góðan daginn"
@@ -211,7 +267,7 @@ def test_extracts_metadata(documents: Documents) -> None:
         "attempt_time": 1660525323000,
         "disposition": "SUCCESS",
         "http_result": 200,
-        "http_headers": {"content-type": "text/html; charset=utf-8", "x-other": "y"},
+        "http_headers": {"content-type": "text/html; charset=utf-8", "x-other": "y, z"},
         "content_len": len(PAGE.encode()),
         "mime_type": "text/html",
         "mime_detected": "text/html",

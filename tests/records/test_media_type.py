@@ -36,6 +36,8 @@ TYPES = {
     "undeclared XML": ("", b"<?xml version='1.0'?><a/>", "application/xml", None),
     "a feed as HTML": ("text/html", b"<?xml version='1.0'?><feed xmlns='x'></feed>", "text/html", "atom"),
     "a feed as text": ("text/plain", b"<rdf:RDF></rdf:RDF>", "text/plain", "rss"),
+    "a feed with a prefix": ("text/xml", b"<a:feed xmlns:a='http://www.w3.org/2005/Atom'/>", "text/xml", "atom"),
+    "XHTML with a prefix": ("", b"<?xml version='1.0'?><h:html xmlns:h='x'>", "application/xhtml+xml", "html"),
     "HTML that names rss": ("text/html", b"<html><rss></html>", "text/html", "html"),
     "HTML as XML": ("text/xml", b"<?xml version='1.0'?><html><p>x</p></html>", "text/xml", "html"),
     "XML": ("text/xml", b"<a>x</a>", "text/xml", "text"),

@@ -57,6 +57,27 @@ def test_reads_a_record(make: Any) -> None:
         assert record.member == member
 
 
+@pytest.mark.parametrize("make", [warc, arc])
+def test_reads_an_uncompressed_record(make: Any) -> None:
+    for data in (make(), b"\r\n" + make()):
+        record = read_record(capture(data), data)
+        assert (record.url, record.body, gzip.decompress(record.member)) == (URL, BODY, data)
+
+
+def test_reads_types_and_flags_in_any_case() -> None:
+    member = packed(WARC_Type="Response", WARC_Truncated="Length")
+    record = read_record(capture(member), member)
+    assert (record.kind, record.truncated, record.status) == ("response", "length", 200)
+
+
+@pytest.mark.parametrize("interim", ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103\nLink: </x>\n\n" * 5])
+def test_reads_the_response_after_interim_ones(interim: str) -> None:
+    member = packed(head=interim + HEAD)
+    record = read_record(capture(member), member)
+    assert (record.status, record.http_headers, record.body) == (200, (("Content-Type", "text/html"),), BODY)
+    assert record.http_head.decode() == interim + HEAD
+
+
 @pytest.mark.parametrize("end", ["\r\n\r\n", "\r\n\r\n\r\n", "\r\n", "\n", ""])
 def test_accepts_ends_of_every_writer(end: str) -> None:
     member = packed(end=end)
@@ -144,7 +165,10 @@ def test_checks_other_digests() -> None:
 
 
 HOSTILE = {
-    "not gzip": (warc(), "not gzip"),
+    "not gzip": (b"\x1f" + packed(), "not gzip"),
+    "an uncompressed bomb": (warc(bytes(MAX_INFLATED)), "inflates to more than"),
+    "an uncompressed record that is cut": (warc()[:-10], "shorter than declared"),
+    "two uncompressed records": (warc() * 2, "bytes follow its content"),
     "nothing": (b"", "truncated"),
     "a bomb": (gzip.compress(bytes(MAX_INFLATED + 1), 1), "inflates to more than"),
     "cut": (packed()[:-20], "truncated"),
@@ -171,6 +195,7 @@ HOSTILE = {
     "a request": (packed(WARC_Type="request"), "invalid record|type request"),
     "a warcinfo": (packed(WARC_Type="warcinfo"), "of type warcinfo"),
     "a type that clears the screen": (packed(WARC_Type="\x1b[2J" * 1000), "of type \ufffd"),
+    "interim responses without end": (packed(head="HTTP/1.1 100\r\n\r\n" * 10 + HEAD), "status is 100"),
     "an answer that does": (packed(head="\x1b[2J" * 1000), "invalid record: .* is not a status line"),
     "a digest that does": (packed(WARC_Payload_Digest="sha1:\x1b[2J"), "digest sha1:\ufffd"),
     "no type": (packed(WARC_Type=""), "of type None"),

@@ -131,6 +131,9 @@ def test_prefers_the_requested_url_and_says_if_it_is_another(tmp_path: Path) -> 
         ("https://www.example.com/~a", later, answer(OK, b"www")),
         ("https:////sites.example.com/robots.txt", TIME, answer(OK, b"slashes")),
         ("https://example.com/a%0Ab", TIME, answer(OK, b"line end")),
+        ("https://example.com/b?", TIME, answer(OK, b"empty query")),
+        ("https://example.com/c", TIME, answer(OK, b"no query")),
+        ("https://example.com/c?", later, answer(OK, b"both")),
     ]
     write_records(tmp_path / "mirror", records)
     with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
@@ -141,6 +144,9 @@ def test_prefers_the_requested_url_and_says_if_it_is_another(tmp_path: Path) -> 
             ("https://www3.example.com/~a", "www", "false"),
             ("https:////sites.example.com/robots.txt", "slashes", None),
             ("http://example.com/a%0ab", "line end", None),
+            ("https://example.com/b?", "empty query", None),
+            ("https://www.example.com/b?", "empty query", "false"),
+            ("http://example.com/c", "no query", None),
         ):
             got = get(address, f"/{CRAWL}/{later:%Y%m%d%H%M%S}id_/{url}")
             assert (got.text, got.headers.get("x-archive-exact")) == (body, exact), url

@@ -1,0 +1,63 @@
+"""Resolve URL references in pages and headers, as browsers do (https://url.spec.whatwg.org/)."""
+
+import re
+
+from catalogue.surt import BLANKS, without_dots
+
+_LINE_ENDS = re.compile(r"[\t\n\r]+")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_HTTP = re.compile(r"(https?:)([/\\]*)", re.IGNORECASE)
+_BASE = re.compile(r"((https?:)//[^/?#]+)([^?#]*)([^#]*)", re.IGNORECASE)
+_RESOLVED = re.compile(r"(https?://[^/?#]+)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
+_DOTS = re.compile(r"(?<=/)(?:%2e|\.){1,2}(?=/|\Z)", re.IGNORECASE)
+_TO_ESCAPE = re.compile(r"[^!-~]")
+
+
+def cleaned_reference(reference: str) -> str:
+    """Remove blanks and control characters around a reference, and tabs and line ends in it."""
+    return _LINE_ENDS.sub("", reference.strip(BLANKS))
+
+
+def resolve(base: str, reference: str) -> str:
+    """Return the absolute URL of a reference; that of another scheme is returned as it is.
+
+    ``base`` is an absolute URL. Characters that are not allowed in URLs are escaped, except in hosts.
+    """
+    target = cleaned_reference(reference)
+    found = _HTTP.match(target)
+    if not found and _SCHEME.match(target):
+        return target
+    before, separator, after = re.split(r"([?#]|\Z)", target, maxsplit=1)
+    target = before.replace("\\", "/") + separator + after
+    if found and (len(found[2]) > 1 or not base.lower().startswith(found[1].lower())):
+        target = f"{found[1]}//{target[found.end() :].lstrip('/')}"
+    elif found:  # such as "https:page"
+        target = target[len(found[1]) :]
+    parts = _RESOLVED.match(_joined(base, target))
+    if not parts:
+        return target
+    origin, path, rest = parts.groups()
+    if "%2" in path:
+        path = _DOTS.sub(lambda dots: dots[0].lower().replace("%2e", "."), path)
+    return origin + _TO_ESCAPE.sub(_escape, without_dots(path) + rest)
+
+
+def _joined(base: str, target: str) -> str:
+    """Join as in RFC 3986; ``urljoin`` drops ``?`` and ``;`` at the end, and empty segments."""
+    parts = _BASE.match(base)
+    if _SCHEME.match(target) or not parts:
+        return target
+    origin, scheme, path, query = parts.groups()
+    if target.startswith("//"):
+        return f"{scheme}//{target.lstrip('/')}"
+    if target.startswith("/"):
+        return f"{origin}{target}"
+    if target.startswith("?"):
+        return f"{origin}{path}{target}"
+    if not target or target.startswith("#"):
+        return f"{origin}{path}{query}{target}"
+    return f"{origin}{path.rpartition('/')[0]}/{target}"
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode(errors="replace"))
