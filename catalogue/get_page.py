@@ -15,8 +15,7 @@ from catalogue.query.filters import Moment, time_bounds
 from catalogue.query.query import Query
 from catalogue.records.page import Page
 from catalogue.records.record import Record
-from catalogue.records.redirects import location_of, redirect_target
-from catalogue.records.references import cleaned_reference
+from catalogue.records.references import cleaned_reference, location_of, redirect_target
 from catalogue.selection import select_listed
 from catalogue.session import Session
 from catalogue.store.stored_lists import stored_crawl_list

@@ -1,8 +1,10 @@
-"""Resolve URL references in pages and headers, as browsers do (https://url.spec.whatwg.org/)."""
+"""Resolve URL references in pages and in the header ``Location``, as browsers do (https://url.spec.whatwg.org/)."""
 
 import re
 
-from catalogue.surt import BLANKS, without_dots
+from catalogue.errors import QueryError
+from catalogue.records.record import Record
+from catalogue.surt import BLANKS, exact_keys, without_dots, without_surplus_slashes
 
 _LINE_ENDS = re.compile(r"[\t\n\r]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -11,6 +13,10 @@ _BASE = re.compile(r"((https?:)//[^/?#]+)([^?#]*)([^#]*)", re.IGNORECASE)
 _RESOLVED = re.compile(r"(https?://[^/?#]+)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _DOTS = re.compile(r"(?<=/)(?:%2e|\.){1,2}(?=/|\Z)", re.IGNORECASE)
 _TO_ESCAPE = re.compile(r"[^!-~]")
+_NETWORK = re.compile(r"(?:https?:|[/\\]{2})", re.IGNORECASE)
+_NETWORK_WITH_HOST = re.compile(r"(?:https?:)?[/\\]{2}[^/\\?#]", re.IGNORECASE)
+_HTTP_WITH_HOST = re.compile(r"(https?://)(?:[^/?#]*@)?([^/?#]+.*)", re.IGNORECASE | re.DOTALL)
+_BEYOND_ASCII = 0x80
 
 
 def cleaned_reference(reference: str) -> str:
@@ -61,3 +67,31 @@ def _joined(base: str, target: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in found[0].encode(errors="replace"))
+
+
+def redirect_target(url: str, location: str) -> str:
+    """Return the URL that a redirect leads to, without user and password.
+
+    The header ``location`` may be relative, and contain spaces and other characters not allowed in URLs.
+
+    Raises:
+        QueryError: if the target is not a valid HTTP URL.
+    """
+    target = cleaned_reference(location)
+    if _NETWORK.match(target) and not _NETWORK_WITH_HOST.match(target):
+        raise QueryError("it has no host")
+    found = _HTTP_WITH_HOST.match(resolve(without_surplus_slashes(url), target))
+    if not found:
+        raise QueryError("it is not an HTTP URL")
+    resolved = "".join(found.groups())
+    exact_keys(f"{resolved}#")  # a blank at the end of the host is not removed
+    return resolved
+
+
+def location_of(record: Record) -> str:
+    """Return the header ``Location`` of a record, with escapes for bytes that are not UTF-8."""
+    location = record.http_header("location") or ""
+    raw = location.encode("latin-1", errors="replace")
+    if location.isascii() or raw not in record.http_head:
+        return location
+    return "".join(chr(byte) if byte < _BEYOND_ASCII else f"%{byte:02X}" for byte in raw)

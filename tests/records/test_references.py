@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from catalogue.errors import QueryError
 from catalogue.records.record import read_record
-from catalogue.records.redirects import location_of, redirect_target
+from catalogue.records.references import location_of, redirect_target
 from catalogue.surt import exact_keys
 from tests.support.archives import capture, warc
 
