@@ -39,13 +39,15 @@ from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
 from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.source.byte_ranges import FileVersion
+from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.cache import AnySource, CachedSource
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import (
     crawls_with_blocks,
     forget_lines,
+    forget_list,
+    list_version,
     listed_crawls,
     open_list,
     save_lines,
@@ -192,11 +194,32 @@ class BlockLists:
                 save_versions(self._create_store(), self._source().url, versions)
 
     def drop(self, crawl: str) -> None:
-        """Forget a version of an index that was replaced."""
+        """Forget what is known of an index that may have been replaced; its stored list only if it was."""
         self._lists.pop(crawl, None)
         self._versions.pop(crawl, None)
-        if store := self._store():
+        if store := self._update():
             forget_lines(store, crawl)
+            if crawl in self._stored and self._is_outdated(store, crawl):
+                self._notify(
+                    f"the stored list of blocks of {crawl} is not used any more, because the source has another one; "
+                    f"run the query again, or first: catalogue harvest --crawl {crawl} --index cdx"
+                )
+                del self._stored[crawl]
+                with suppress(StoreError, OSError):
+                    forget_list(store, crawl)
+
+    def _is_outdated(self, store: Store, crawl: str) -> bool:
+        """Return whether the source of a stored list has another version now, or no list any more."""
+        version, source = list_version(store, crawl), self._source()
+        if version is None or version.origin not in {host.url for host in source.hosts_of()}:
+            return False
+        try:
+            source.get(list_path(crawl), ByteRange(version.size - 1, version.size), pin=version)
+        except (FileChanged, NotFound):
+            return True
+        except CatalogueError:  # the error of the query is raised
+            return False
+        return False
 
 
 class _IntervalRun(NamedTuple):

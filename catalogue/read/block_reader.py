@@ -13,7 +13,7 @@ from catalogue.cdx.blocks import Block, inflate_blocks
 from catalogue.cdx.cluster import BlockRead
 from catalogue.cdx.rows import captures_of
 from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.errors import BadCdx, FileChanged
+from catalogue.errors import BadCdx, FileChanged, NotFound
 from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
@@ -96,7 +96,7 @@ def fetch_blocks(
                 is_changed = first.origin == version.origin and differ(first.etag, version.etag)
                 if is_changed or first.size != version.size:
                     raise FileChanged(f"{path} was replaced while it was read; run the query again")  # noqa: TRY301
-            except FileChanged:
+            except (FileChanged, NotFound):
                 events.note_version(crawl, path, None)
                 raise
             if response.etag:
