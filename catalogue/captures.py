@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import newest_first
-from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.errors import FileChanged, Forbidden, FormatError, IncompleteAnswer, NotFound, QueryError
 from catalogue.formatting import ReprMixin, join_first
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.plan import ReadPlan
@@ -253,10 +253,22 @@ class Captures(ReprMixin):
             self._agree(self.plan)
         if warn:
             self._warn()
-        plan = self.plan
+        plan, is_started = self.plan, False
         self._uncounted.clear()
         if not any(each.waves for each in plan.crawls):
             return
+        try:
+            for batch in self._run(plan, report):
+                is_started = True
+                yield batch
+        except (FormatError, NotFound, Forbidden, FileChanged):
+            if is_started or not self.question.is_outdated(plan):
+                raise
+        else:
+            return
+        yield from self._read(report, warn=False)
+
+    def _run(self, plan: ReadPlan, report: Callable[[Progress], None]) -> Generator[pa.RecordBatch, None, None]:
         from catalogue.read.streams import ReadEvents
 
         reads = sum(len(planned.reads) for planned in plan.blocks)
@@ -268,7 +280,8 @@ class Captures(ReprMixin):
             if plan.query.stops_early:
                 self._meter()
 
-        events = ReadEvents(self._session.notify, self._uncount, done, self.question.note_version)
+        question = self.question
+        events = ReadEvents(self._session.notify, self._uncount, done, question.note_version, question.note_failure)
         workers = self._workers
         try:
             if workers:
@@ -276,12 +289,12 @@ class Captures(ReprMixin):
             else:
                 from catalogue.read.reader import read
 
-                batches = read(plan, self.question.source(), self._session.request_threads, events)
+                batches = read(plan, question.source(), self._session.request_threads, events)
             with closing(batches):
                 yield from batches
         finally:
             if plan.blocks:
-                self.question.lists().save_versions()
+                question.lists().save_versions()
 
     def _warn(self) -> None:
         for problem in self.plan.missing:

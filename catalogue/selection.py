@@ -261,11 +261,16 @@ def with_stored(session: Session, words: Iterable[str]) -> list[str]:
 
 
 def _check_name(session: Session, crawl: str, listed: Collection[str]) -> None:
-    """Raise UnknownCrawl for an invalid name, or one of a crawl that would be listed if it existed."""
+    """Raise UnknownCrawl for an invalid name, or one of a crawl that would be listed if it existed.
+
+    A stored list that is older than a day is fetched again for it.
+    """
     check_crawl_name(crawl, listed)
-    if not listed or crawl in listed or may_be_unlisted(crawl, listed):
+    if not listed or crawl in listed or may_be_unlisted(crawl, listed) or crawl in stored_crawls(session):
         return
-    if crawl not in stored_crawls(session):
+    found = crawl_list(session)
+    listed = [each.id for each in found.crawls]
+    if found.complete and crawl not in listed and not may_be_unlisted(crawl, listed):
         raise UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, listed)}")
 
 

@@ -46,13 +46,15 @@ from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
 from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.source.byte_ranges import FileVersion
+from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.cache import AnySource, CachedSource
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import (
     crawls_with_blocks,
     forget_lines,
+    forget_list,
+    list_version,
     open_list,
     save_lines,
     save_versions,
@@ -193,11 +195,28 @@ class BlockLists:
                 save_versions(self._create_store(), self._source().url, versions)
 
     def drop(self, crawl: str) -> None:
-        """Forget a version of an index that was replaced."""
+        """Forget what is known of an index that may have been replaced; its stored list only if it was."""
         self._lists.pop(crawl, None)
         self._versions.pop(crawl, None)
-        if store := self._store():
+        if store := self._update():
             forget_lines(store, crawl)
+            if crawl in self._stored and self._is_outdated(store, crawl):
+                again = f"run the query again, or first: catalogue harvest --crawl {crawl} --index cdx"
+                self._notify(f"the source has another list of blocks of {crawl} than the stored one; {again}")
+                del self._stored[crawl]
+                with suppress(StoreError, OSError):
+                    forget_list(store, crawl)
+
+    def _is_outdated(self, store: Store, crawl: str) -> bool:
+        """Return whether the source of a stored list has another version now, or no list any more."""
+        version, source = list_version(store, crawl), self._source()
+        if version is None or version.origin not in {host.url for host in source.hosts_of()}:
+            return False
+        try:
+            source.get(list_path(crawl), ByteRange(version.size - 1, version.size), pin=version)
+        except CatalogueError as error:
+            return isinstance(error, FileChanged | NotFound)  # the error of the query is raised
+        return False
 
 
 class _IntervalRun(NamedTuple):
@@ -382,9 +401,8 @@ class CdxIndex:
             message = f"{no_columnar_index(crawl)}; the source has no CDX index of it: {error}"
             return NotHarvested(message, crawl=crawl)
         listed = self._listed()
-        is_monthly = crawl.startswith("CC-MAIN-")
         # A monthly crawl may be published before its CDX index, and before it is listed.
-        if listed and crawl not in listed and not (is_monthly and may_be_unlisted(crawl, listed)):
+        if listed and crawl not in listed and not (crawl.startswith("CC-MAIN-") and may_be_unlisted(crawl, listed)):
             return UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, listed)}")
         message = f"{crawl} is not harvested, and the source has no CDX index of it ({error})"
         if not listed:

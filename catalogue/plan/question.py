@@ -37,6 +37,12 @@ class CrawlIndexes:
     refusal: CatalogueError | None = field(default=None, init=False)
     """Why the CDX index cannot answer."""
 
+    def refuse(self, crawl: str, error: CatalogueError) -> None:
+        """Let the columnar index answer."""
+        if not isinstance(error, QueryError):
+            self.notify(f"the CDX index of {crawl} cannot be used, so the columnar index answers: {error}")
+        self.refusal = error
+
 
 def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False) -> CrawlPlan:
     """Plan a query of a crawl by the cheaper index; ``explain`` always finds the cost of both.
@@ -73,10 +79,7 @@ def _plan_by_cdx(indexes: CrawlIndexes, cdx: CdxIndex, query: ResolvedQuery) -> 
             raise cdx.no_index(query, error) from error
         if columnar is None or (isinstance(error, QueryError) and columnar.scope.missing):
             raise
-        if not isinstance(error, QueryError):
-            crawl = columnar.scope.crawl
-            indexes.notify(f"the CDX index of {crawl} cannot be used, so the columnar index answers: {error}")
-        indexes.refusal = error
+        indexes.refuse(columnar.scope.crawl, error)
         return None
 
 
@@ -198,9 +201,13 @@ class Question:
             if plan.searched:
                 self.lists().save(plan.searched)
 
-    def note_version(self, crawl: str, path: str, version: FileVersion | None) -> None:
-        """Note the version of a file with blocks, or None for an unexpected one."""
-        if version:
-            self.lists().note_version(crawl, path, version)
-        else:
-            self.lists().drop(crawl)
+    def note_version(self, crawl: str, path: str, version: FileVersion) -> None:
+        """Note the version of a file with blocks."""
+        self.lists().note_version(crawl, path, version)
+
+    def note_failure(self, crawl: str, error: CatalogueError) -> None:
+        """Note that blocks cannot be used, so that the columnar index answers where all of it is stored."""
+        self.lists().drop(crawl)
+        indexes = self.indexes(crawl)
+        if indexes.columnar and not indexes.columnar.scope.missing:
+            indexes.refuse(crawl, error)

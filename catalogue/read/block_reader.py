@@ -13,7 +13,7 @@ from catalogue.cdx.blocks import Block, inflate_blocks
 from catalogue.cdx.cluster import BlockRead
 from catalogue.cdx.rows import captures_of
 from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.errors import BadCdx, FileChanged
+from catalogue.errors import BadCdx, FileChanged, NotFound
 from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
@@ -96,8 +96,8 @@ def fetch_blocks(
                 is_changed = first.origin == version.origin and differ(first.etag, version.etag)
                 if is_changed or first.size != version.size:
                     raise FileChanged(f"{path} was replaced while it was read; run the query again")  # noqa: TRY301
-            except FileChanged:
-                events.note_version(crawl, path, None)
+            except (FileChanged, NotFound) as error:
+                events.note_failure(crawl, error)
                 raise
             if response.etag:
                 events.note_version(crawl, path, version)
@@ -120,9 +120,9 @@ def blocks_of(
             for block in islice(found, done, None):
                 yield block
                 done += 1
-        except BadCdx:
+        except BadCdx as error:
             if is_last or not drop_cached(source, read.path, response.version, [read.range]):
-                events.note_version(planned.crawl, read.path, None)
+                events.note_failure(planned.crawl, error)
                 raise
             response = source.get(read.path, read.range, pin=response.version)
         else:

@@ -7,7 +7,7 @@ from threading import RLock
 from typing import TypeVar
 from weakref import WeakSet
 
-from catalogue.errors import SourceError
+from catalogue.errors import CatalogueError, SourceError
 from catalogue.source.byte_ranges import FileVersion
 
 T = TypeVar("T")
@@ -68,5 +68,7 @@ class ReadEvents:
     """Called with a crawl and rows that were wrongly counted by an invalid index; they are read instead."""
     done: Callable[[], None] = lambda: None
     """Called after each row group, and after each request for blocks."""
-    note_version: Callable[[str, str, FileVersion | None], None] = lambda _crawl, _path, _version: None
-    """Called with crawl, path and version of each file with blocks; with None if it is not the expected version."""
+    note_version: Callable[[str, str, FileVersion], None] = lambda _crawl, _path, _version: None
+    """Called with crawl, path and version of each file with blocks."""
+    note_failure: Callable[[str, CatalogueError], None] = lambda _crawl, _error: None
+    """Called with a crawl and the error, before it is raised, if its blocks cannot be used."""

@@ -16,7 +16,7 @@ from catalogue.cdx.lines import lines_of, time_of
 from catalogue.cdx.list_search import ClusterSearch
 from catalogue.cdx.rows import written_lines
 from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.errors import NotHarvested, TooExpensive
+from catalogue.errors import FileChanged, FormatError, NotFound, NotHarvested, TooExpensive
 from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
 from catalogue.plan.plan import ReadPlan
@@ -135,11 +135,16 @@ class CdxSearch:
         plan, question = captures.plan, captures.question
         if not plan.is_ready or not plan.blocks or plan.block_count > _MAX_BLOCKS:
             return None
-        events, blocks = ReadEvents(note_version=question.note_version), list[Block]()
-        source = question.source()
-        with closing(fetch_blocks(plan, source, self._session.request_threads, events)) as fetched:
-            for request, response in fetched:
-                blocks += blocks_of(source, request, response, events)
+        events = ReadEvents(note_version=question.note_version, note_failure=question.note_failure)
+        source, blocks = question.source(), list[Block]()
+        try:
+            with closing(fetch_blocks(plan, source, self._session.request_threads, events)) as fetched:
+                for request, response in fetched:
+                    blocks += blocks_of(source, request, response, events)
+        except (FormatError, NotFound, FileChanged):
+            if question.is_outdated(plan):  # the other index answers
+                return None
+            raise
         question.lists().save_versions()
         for block in blocks:
             self._memory.keep_block(self.state, block)

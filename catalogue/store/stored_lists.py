@@ -152,6 +152,12 @@ def open_list(store: Store, crawl: str) -> "StoredList | None":
     return StoredList(list_file(store, crawl), document.data) if document else None
 
 
+def list_version(store: Store, crawl: str) -> FileVersion | None:
+    """Return the version of which the list of a crawl is stored."""
+    document = store.get("documents", LISTS + crawl)
+    return document.version if document else None
+
+
 def crawls_with_blocks(store: Store) -> list[str]:
     return [key.removeprefix(LISTS) for key in store.keys("documents", LISTS) if key.startswith(LISTS)]
 

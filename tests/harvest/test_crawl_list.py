@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import catalogue
 from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
 from catalogue.errors import BadManifest, SourceError, UnknownCrawl
 from catalogue.harvest.harvest import resolve_manifest_paths
@@ -20,6 +21,7 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request, only
+from tests.support.mirrors import copy_crawl
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 """Monday of week 48."""
@@ -154,6 +156,27 @@ def test_harvests_a_crawl_by_the_path_of_its_manifest(store: Store, opened: Call
             resolve_manifest_paths(["projects/none/x.paths.gz"], store, lambda: source)
         with pytest.raises(BadManifest, match="lists no index file"):
             resolve_manifest_paths(["projects/other/x.paths.gz"], store, lambda: source)
+
+
+@pytest.mark.parametrize("listed", [b'[{"id": "%b"}]', None], ids=["listed since then", "host is away"])
+def test_names_may_be_years_newer_than_an_old_list(
+    whole_mirror: Path, crawl: str, tmp_path: Path, listed: bytes | None
+) -> None:
+    source = copy_crawl(whole_mirror, crawl, tmp_path / "source")
+    (source / COLLINFO).write_bytes(b'[{"id": "CC-MAIN-2013-20"}]')
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(source))) as cat:
+        cat.captures("*.com", crawls="all")  # fetches the list
+        with pytest.raises(UnknownCrawl, match=f"there is no crawl {crawl}"):
+            cat.captures("*.com", crawls=crawl)
+        set_age(cat.session.store, timedelta(days=26))
+        if listed:
+            (source / COLLINFO).write_bytes(listed % crawl.encode())
+        else:
+            (source / COLLINFO).unlink()
+        assert cat.captures("*.com", crawls=crawl).count()
+        if listed:
+            with pytest.raises(UnknownCrawl, match="there is no crawl CC-MAIN-2099-10"):
+                cat.captures("*.com", crawls="CC-MAIN-2099-10")
 
 
 def test_commands_work_while_the_host_of_the_list_is_away(command: Command, mirror: Path, crawl: str) -> None:

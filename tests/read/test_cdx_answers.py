@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.lines import COLUMNS, lines_of
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first
-from catalogue.errors import BadCdx, FileChanged, NotHarvested, QueryError
+from catalogue.errors import BadCdx, FileChanged, NotFound, NotHarvested, QueryError
 from catalogue.settings import Settings
 from tests.read.test_answers import in_order
 from tests.support.amounts import in_part, in_soak
@@ -290,6 +290,44 @@ def test_changed_list_is_an_error_once(tmp_path: Path) -> None:
         with pytest.raises(FileChanged):
             again.fetch_indexes()
         assert again.fetch_indexes().exact
+
+
+@pytest.mark.parametrize("known", ["stored list", "searches"])
+@pytest.mark.parametrize("replaced", [{"lines_a_block": 40}, {"blocks_a_shard": 1000}], ids=["blocks", "fewer shards"])
+def test_replaced_index_is_an_error_once(
+    small_mirror: Path, newest: str, tmp_path: Path, known: str, replaced: dict[str, int]
+) -> None:
+    files = sorted((small_mirror / index_folder(newest)).glob("cdx-*.gz"))
+    lines = [line for file in files for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
+    rmtree(small_mirror / index_folder(newest))
+    write_index(small_mirror, make_index(newest, lines))
+    url = json.loads(lines[len(lines) * 3 // 4].split(" ", 2)[2])["url"]
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror), cache_size=0)) as cat:
+
+        def rows() -> pa.Table:
+            return cat.captures(url, crawls=newest, subsets="all").to_arrow()
+
+        if known == "stored list":
+            cat.harvest(newest, index="cdx")
+        expected = rows()
+        assert expected.num_rows
+        rmtree(small_mirror / index_folder(newest))
+        write_index(small_mirror, make_index(newest, lines, **replaced))
+        with pytest.raises((BadCdx, FileChanged, NotFound)):
+            rows()
+        assert rows() == expected
+        assert cat.session.block_lists.stored == []
+
+
+def test_stored_list_outlives_a_missing_shard(small_mirror: Path, newest: str, tmp_path: Path) -> None:
+    shards = sorted((small_mirror / index_folder(newest)).glob("cdx-*.gz"))
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror), cache_size=0)) as cat:
+        cat.harvest(newest, index="cdx")
+        for shard in shards:
+            shard.rename(shard.with_suffix(".away"))
+        with pytest.raises(NotFound):
+            cat.captures("*", crawls=newest, limit=1).to_arrow()
+        assert cat.session.block_lists.stored == [newest]
 
 
 def test_missing_indexes_are_named(small_mirror: Path, tmp_path: Path) -> None:

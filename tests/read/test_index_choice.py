@@ -29,6 +29,7 @@ from tests.support.amounts import COMPLETE, EXAMPLES, in_soak
 from tests.support.block_lists import CRAWL, write_list
 from tests.support.commands import Command
 from tests.support.faults import FaultServer, Kind, only
+from tests.support.serving import get, serving
 
 READ = [*COLUMNS, "crawl", "subset"]
 
@@ -259,6 +260,37 @@ def test_a_refused_list_leaves_the_answer_to_the_columnar_index(
     assert "the answer may be incomplete" in ran.err
     assert page.status == 1
     assert "the search is incomplete" in page.err
+
+
+def tear(path: Path) -> None:
+    path.write_bytes(b"torn")
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, tear])
+def test_unusable_blocks_leave_the_answer_to_the_columnar_index(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    crawl, mirror = crawls[0], tmp_path / "mirror"
+    copytree(whole_mirror, mirror)
+    settings = Settings(source=str(mirror), cache_size=0)
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(crawl, subsets="all", index="both")
+        expected = cat.captures("example.com", crawls=crawl, subsets="all").to_arrow()
+        with serving(tmp_path / "data", settings) as address:
+            lines = get(address, f"/{crawl}-index?url=example.com").lines
+        assert len(lines) == expected.num_rows > 0
+        for shard in (mirror / index_folder(crawl)).glob("cdx-*.gz"):
+            damage(shard)
+        found = cat.captures("example.com", crawls=crawl, subsets="all")
+        assert found.plan.blocks
+        assert (found.to_arrow(), found.complete) == (expected, True)
+        assert cat.captures("example.com", crawls=crawl, subsets="all").count() == expected.num_rows
+        with serving(tmp_path / "data", settings) as address:
+            assert get(address, f"/{crawl}-index?url=example.com").lines == lines
+    asks = Command(tmp_path / "data", str(mirror), tmp_path)
+    ran = asks("query", "example.com", "--subset", "all", "--crawl", crawl, "--count", "--no-cache")
+    assert (ran.status, ran.out) == (0, f"{expected.num_rows}\n")
+    assert f"the CDX index of {crawl} cannot be used, so the columnar index answers" in ran.err
 
 
 @pytest.mark.parametrize("read", [Captures.count, Captures.count_by_crawl, Captures.head, pa.table])
