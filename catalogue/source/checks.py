@@ -155,8 +155,10 @@ class Request:
                 return self._unsatisfiable(status, headers, message)
             case _ if 300 <= status < 400:  # noqa: PLR2004
                 location = without_secrets(headers.get("location", ""))
-                return Redirected(f"{self.where} redirects to {location!r}, which is not followed")
-            case _ if 400 <= status < 500 and status != 408:  # noqa: PLR2004
+                advice = "use its address as the source, or name its host as one of redirects in config.toml"
+                return Redirected(f"{self.where} redirects to {location!r}, which is not followed; {advice}")
+            # Storage answers 501 to headers that it does not implement.
+            case _ if (400 <= status < 500 and status != 408) or status in {501, 505}:  # noqa: PLR2004
                 return Forbidden(message)
         return Unreachable(message)
 
