@@ -78,10 +78,7 @@ def decode(
         chunk = reads[0].chunk
         message = f"{bundle.where}, column {chunk.column.name}: {' '.join(str(error).split())}"
         if chunk.column.physical_type == "INT32" and _DELTA_BINARY_PACKED in chunk.encodings:
-            message += (
-                "; perhaps differences of over 32 bits, which DuckDB writes with PARQUET_VERSION v2, and Arrow does not "
-                "read; write v1"
-            )
+            message += "; perhaps DuckDB wrote differences of over 32 bits, by PARQUET_VERSION v2; write v1"
         raise BadFooter(message) from error
 
 
