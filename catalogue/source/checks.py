@@ -37,6 +37,7 @@ _TEXTS = ("text/html", "application/xml", "text/xml")
 """Content types of error pages and captive portals; no file of a source has one."""
 _PAGE = re.compile(rb"\s*<(?:!doctyp|(?:html|head|body|\?xml|error)\b)", re.IGNORECASE)
 """The start of an error page, also within the eight bytes of a short range."""
+_BINARY = re.compile(r"[\x00-\x08]")
 _LENGTH = re.compile("[0-9]{1,18}")
 _LONGEST_PAUSE = 1800.0
 """Seconds that are waited at most for a quota."""
@@ -307,5 +308,7 @@ def _quota_pause(headers: Mapping[str, str], left: str) -> float:
 
 
 def _plain(body: str) -> str:
+    if _BINARY.search(body):
+        return ""
     text = re.sub(r"<(?:style|script)[^>]*>.*?</(?:style|script)>|<[^>]*>", " ", body, flags=re.DOTALL)
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:300]

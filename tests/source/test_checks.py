@@ -200,6 +200,13 @@ def test_accepts_forms_of_other_servers(status: int, headers: dict[str, str]) ->
     assert (response.body, response.start, response.total_size) == (b"x" * 10, 10, 100)
 
 
+@pytest.mark.parametrize(("status", "headers"), [(203, {}), (200, {"content-type": "text/html"})])
+def test_messages_contain_no_binary_bodies(status: int, headers: dict[str, str]) -> None:
+    with pytest.raises(Unreachable) as raised:
+        read(request(None), status, headers, Body(b"\x1f\x8b\x08\0 kept apart"))
+    assert "kept apart" not in str(raised.value)
+
+
 def test_recognizes_pages_in_short_ranges() -> None:
     headers = right(100, ByteRange(0, 8), content_type="text/html")
     with pytest.raises(UnexpectedHtml):
