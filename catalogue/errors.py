@@ -57,6 +57,10 @@ class NameNotResolved(Unreachable):
     """The name of the host, or of its proxy, has no address."""
 
 
+class WithoutTls(Unreachable):
+    """An https address is answered without TLS."""
+
+
 class UnexpectedHtml(Unreachable):
     """The body is a web page or an error text: a listing, a captive portal, an S3 error."""
 

@@ -11,6 +11,7 @@ from catalogue.errors import BadRecord, Forbidden, NotArchived, NotFound, NotHar
 from catalogue.find_captures import find_captures
 from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable
 from catalogue.output.fetch_captures import fetch_record
+from catalogue.parquet.arrow_arrays import without_zones
 from catalogue.query.filters import Moment, time_bounds
 from catalogue.query.query import Query
 from catalogue.records.page import Page
@@ -258,7 +259,8 @@ class _Search:
             self.check(found.plan, crawl, only_exact=only_exact)
             if not found.plan.is_ready:
                 self.check(found.fetch_indexes(), crawl, only_exact=only_exact)
-            rows = found.to_arrow().to_pylist()
+            # Times with a zone become Python objects by pandas, whose import takes longer than the requests.
+            rows = [row for batch in found.to_arrow().to_batches() for row in without_zones(batch).to_pylist()]
             self.index_files.update(dict.fromkeys(found.plan.index_files))
         except (NotFound, Forbidden, NotHarvested) as error:  # some crawls have no index
             if len(self.crawls) == 1:

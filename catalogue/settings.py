@@ -61,7 +61,8 @@ def address(url: str) -> SplitResult:
     except ValueError:  # such as an invalid port
         parts, plain = SplitResult("", "", "", "", ""), False
     if not plain or (parts.scheme in {"http", "https", "s3"} and not parts.hostname):
-        raise QueryError(f"a source is a URL without query or credentials, such as {DEFAULT_SOURCE}")
+        advice = "; write %20 for a space" if " " in url.strip() else ""
+        raise QueryError(f"a source is a URL without query or credentials, such as {DEFAULT_SOURCE}{advice}")
     return parts
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names, select_crawls
-from catalogue.commoncrawl.gzip_members import inflate
+from catalogue.commoncrawl.gzip_members import inflate_list
 from catalogue.commoncrawl.manifests import FOLDER, IndexFile, index_file
 from catalogue.errors import BadManifest, FormatError, QueryError, UnknownCrawl
 from catalogue.formatting import without_secrets
@@ -147,7 +147,7 @@ def parse_path_list(data: bytes, *, source: str = "", skipped: list[str] | None 
         BadManifest: if it is not such a list, is empty, or has a path that is not below the source.
     """
     try:
-        text = (inflate(data) if data.startswith(_GZIP) else data).decode("utf-8-sig", "surrogateescape")
+        text = (inflate_list(data) if data.startswith(_GZIP) else data).decode("utf-8-sig", "surrogateescape")
     except BadManifest as error:
         raise BadManifest(f"cannot read the list of files ({error})") from error
     paths: dict[str, None] = {}

@@ -7,6 +7,8 @@ errors are the same with and without it.
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from gzip import GzipFile
+from io import BytesIO
 
 from catalogue.errors import BadManifest
 
@@ -34,6 +36,22 @@ def inflate(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
     """
     text = inflate_by_isal(data, limit)
     return inflate_by_zlib(data, limit) if text is None else text
+
+
+def inflate_list(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
+    """Decompress a gzip file of any number of members, such as several lists in one file.
+
+    Raises:
+        BadManifest: if it is not one, or inflates to over ``limit`` bytes.
+    """
+    try:
+        with GzipFile(fileobj=BytesIO(data)) as file:
+            text = file.read(limit + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadManifest(f"not gzip: {error}") from error
+    if len(text) > limit:
+        raise BadManifest(f"inflates to more than {limit:,} bytes")
+    return text
 
 
 def inflate_by_isal(data: bytes, limit: int) -> bytes | None:

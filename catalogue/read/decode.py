@@ -34,7 +34,7 @@ _FEW_ROWS = 1024
 
 _SMALL_PAGE = 16 << 10
 """Average uncompressed bytes, below which pyarrow's zlib takes less time than a call of ISA-L by Python."""
-_DELTA_BYTE_ARRAY = 7
+_DELTA_BINARY_PACKED, _DELTA_BYTE_ARRAY = 5, 7
 
 Numbered = tuple[np.ndarray, pa.Array]
 """Values of a column, and the ascending numbers of their rows."""
@@ -75,7 +75,10 @@ def decode(
                 if at >= needed:
                     return
     except _INVALID as error:
-        message = f"{bundle.where}, column {reads[0].chunk.column.name}: {' '.join(str(error).split())}"
+        chunk = reads[0].chunk
+        message = f"{bundle.where}, column {chunk.column.name}: {' '.join(str(error).split())}"
+        if chunk.column.physical_type == "INT32" and _DELTA_BINARY_PACKED in chunk.encodings:
+            message += "; perhaps DuckDB wrote differences of over 32 bits, by PARQUET_VERSION v2; write v1"
         raise BadFooter(message) from error
 
 

@@ -37,6 +37,7 @@ _TEXTS = ("text/html", "application/xml", "text/xml")
 """Content types of error pages and captive portals; no file of a source has one."""
 _PAGE = re.compile(rb"\s*<(?:!doctyp|(?:html|head|body|\?xml|error)\b)", re.IGNORECASE)
 """The start of an error page, also within the eight bytes of a short range."""
+_BINARY = re.compile(r"[\x00-\x08]")
 _LENGTH = re.compile("[0-9]{1,18}")
 _LONGEST_PAUSE = 1800.0
 """Seconds that are waited at most for a quota."""
@@ -155,8 +156,10 @@ class Request:
                 return self._unsatisfiable(status, headers, message)
             case _ if 300 <= status < 400:  # noqa: PLR2004
                 location = without_secrets(headers.get("location", ""))
-                return Redirected(f"{self.where} redirects to {location!r}, which is not followed")
-            case _ if 400 <= status < 500 and status != 408:  # noqa: PLR2004
+                advice = "use its address as the source, or name its host as one of redirects in config.toml"
+                return Redirected(f"{self.where} redirects to {location!r}, which is not followed; {advice}")
+            # Storage answers 501 to headers that it does not implement.
+            case _ if (400 <= status < 500 and status != 408) or status in {501, 505}:  # noqa: PLR2004
                 return Forbidden(message)
         return Unreachable(message)
 
@@ -305,5 +308,7 @@ def _quota_pause(headers: Mapping[str, str], left: str) -> float:
 
 
 def _plain(body: str) -> str:
+    if _BINARY.search(body):
+        return ""
     text = re.sub(r"<(?:style|script)[^>]*>.*?</(?:style|script)>|<[^>]*>", " ", body, flags=re.DOTALL)
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:300]

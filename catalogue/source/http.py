@@ -30,6 +30,7 @@ from catalogue.errors import (
     QueryError,
     SourceUnavailable,
     Unreachable,
+    WithoutTls,
 )
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import Request, RequestedRange, Response, is_strong
@@ -148,6 +149,8 @@ class HttpSource:
                 f"{self.url} has an untrusted certificate ({cause.verify_message}); "
                 "to trust other authorities, set SSL_CERT_FILE"
             )
+        if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
+            return WithoutTls(f"{self.url} is answered without TLS; does its address start with http://?")
         proxy = f"the proxy {self._proxy} that {urlsplit(self.url).scheme}_proxy names"
         if isinstance(cause, ConnectionRefusedError):
             if self._proxy:

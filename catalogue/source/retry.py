@@ -18,6 +18,7 @@ from catalogue.errors import (
     SourceUnavailable,
     Throttled,
     Unreachable,
+    WithoutTls,
     WrongLength,
     WrongRange,
 )
@@ -235,7 +236,7 @@ class PoliteSource:
         self, error: SourceError, path: str, requested: RequestedRange, attempts: int, same: int
     ) -> None:
         policy = self.limiter.policy
-        if same == _SAME_ATTEMPTS and isinstance(error, WrongRange | WrongLength):
+        if same == _SAME_ATTEMPTS and isinstance(error, WrongRange | WrongLength | WithoutTls):
             raise error
         refused = Policy().refused if isinstance(error, ProxyRefused) else policy.refused
         if isinstance(error, ConnectionRefused) and min(refused, self._attempts) <= attempts < ATTEMPTS:

@@ -65,6 +65,7 @@ def test_parses_patterns_of_text() -> None:
 def test_parses_path_lists() -> None:
     assert parse_path_list(b"a/b.parquet\r\n\n# more\nc/\na/b.parquet\n/d\n") == ("a/b.parquet", "d")
     assert parse_path_list(gzip.compress(b"s3://b/x/a\n"), source="s3://b/x") == ("a",)
+    assert parse_path_list(gzip.compress(b"a\n") + gzip.compress(b"b\n")) == ("a", "b")  # two lists, by cat
     for bad in (b"", b"# none", b"a/../b", b"https://other/a", b"a\x00", b"\x1f\x8bno", b"a//b", b"-/./x", b"a\xff"):
         with pytest.raises(BadManifest):
             parse_path_list(bad)

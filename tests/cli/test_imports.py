@@ -60,6 +60,7 @@ COMMANDS: list[list[tuple[tuple[str, ...], set[str]]]] = [
         for suffix, how in ((".txt", "inner"), (".parquet", "anti"))
     ],
     [
+        (("get", *QUERY), READS | WARC),
         (("fetch", *QUERY, "--dry-run"), READS | WARC),
         (("fetch", *QUERY, "--limit", "1", "-o", "found.warc.gz"), READS | WARC | {"filelock"}),
     ],

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -237,6 +238,18 @@ def test_reads_dictionaries_with_and_pages_without_checksums() -> None:
     data = (Path(__file__).parent.parent / "data" / "checksum_of_dictionary_only.parquet").read_bytes()
     with dataset_of({"a.parquet": data}, key="k_") as cat:
         assert rows_of(cat.captures("*").to_arrow()) == rows_of(pq.read_table(pa.BufferReader(data)))
+
+
+def test_names_the_writer_of_differences_over_32_bits(tmp_path: Path) -> None:
+    """DuckDB takes 64 bits for differences of 32-bit values."""
+    path = tmp_path / "a.parquet"
+    with duckdb.connect() as db:
+        values = "SELECT 'a' AS k, (CASE WHEN n % 2 = 0 THEN -1 ELSE 1 END * 2147483647)::INT AS v FROM range(9) t(n)"
+        db.execute(f"COPY ({values}) TO '{path}' (FORMAT parquet, PARQUET_VERSION v2)")
+    with dataset_of({"a.parquet": path.read_bytes()}) as cat:
+        assert cat.captures("*", columns=[KEY]).count() == 9
+        with pytest.raises(BadFooter, match=r"a\.parquet, row group 0, column v: .*PARQUET_VERSION v2.*; write v1"):
+            cat.captures("*").to_arrow()
 
 
 def test_names_the_file_of_a_chunk_in_another_file() -> None:

@@ -84,7 +84,7 @@ def right(size: int = 100, requested: ByteRange = BOUNDED, **more: str) -> dict[
     [
         *((200, {}, "", RangeIgnored), (429, {}, "", Throttled)),
         *((status, {}, "", Redirected) for status in (300, 304)),
-        *((status, {}, "", Forbidden) for status in (400, 401, 405)),
+        *((status, {}, "", Forbidden) for status in (400, 401, 405, 501, 505)),
         *((status, {}, "", NotFound) for status in (404, 410)),
         *((status, {}, "", FileChanged) for status in (412, 416)),
         *((status, {}, "", Unreachable) for status in (101, 408, 500, 502, 504, 599)),
@@ -198,6 +198,13 @@ def test_rejects_wrong_headers_before_reading_the_body(headers: dict[str, str], 
 def test_accepts_forms_of_other_servers(status: int, headers: dict[str, str]) -> None:
     response = read(request(pin=FileVersion(100, None)), status, headers, Body(b"x" * 10))
     assert (response.body, response.start, response.total_size) == (b"x" * 10, 10, 100)
+
+
+@pytest.mark.parametrize(("status", "headers"), [(203, {}), (200, {"content-type": "text/html"})])
+def test_messages_contain_no_binary_bodies(status: int, headers: dict[str, str]) -> None:
+    with pytest.raises(Unreachable) as raised:
+        read(request(None), status, headers, Body(b"\x1f\x8b\x08\0 kept apart"))
+    assert "kept apart" not in str(raised.value)
 
 
 def test_recognizes_pages_in_short_ranges() -> None:

@@ -106,7 +106,7 @@ def test_answers_without_a_redirect_are_checked_as_ever(tmp_path: Path) -> None:
 )
 def test_follows_no_other_redirects(target: str, tmp_path: Path) -> None:
     with second_host(FILES, target=target) as host, opened(host, tmp_path) as source:
-        with pytest.raises(Redirected, match="which is not followed"):
+        with pytest.raises(Redirected, match=r"which is not followed; use its address as the source, or .*redirects"):
             source.get(PATH, SUFFIX)
         assert host.requests == 1
 

@@ -55,6 +55,7 @@ def test_settings_hold_no_secret_address(address: str, monkeypatch: pytest.Monke
     with pytest.raises(QueryError, match=f"without query or credentials, such as {DEFAULT_SOURCE}") as raised:
         Settings(source=address)
     assert MARK not in repr(raised.value)
+    assert ("%20" in str(raised.value)) == (" " in address)
     assert raised.value.exit_status == 2
     with pytest.raises(QueryError) as raised:
         load_settings(source=address)

@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from catalogue.errors import QueryError, SourceUnavailable, Unreachable
+from catalogue.errors import QueryError, SourceUnavailable, Unreachable, WithoutTls
 from catalogue.settings import Settings
 from catalogue.source.http import HttpSource, Timeouts
 from catalogue.source.open import open_source
@@ -171,6 +171,29 @@ def test_server_without_tls_is_unreachable() -> None:
         ):
             source.get("x", SUFFIX)
         assert server.requests == 0
+
+
+def test_plain_answers_to_tls_are_named_after_a_few_attempts() -> None:
+    attempts = 3
+
+    def serve() -> None:
+        for _ in range(attempts):
+            connected, _ = listening.accept()
+            with connected:
+                connected.recv(1 << 16)
+                connected.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}/"
+        with (
+            closing(opened(url)) as source,
+            pytest.raises(WithoutTls, match=f"{url} is answered without TLS; does its address start with http://"),
+        ):
+            source.get("x", SUFFIX)
+        assert source.requests == attempts
+        thread.join()
 
 
 @in_part(3)
