@@ -10,7 +10,16 @@ from typing import Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
+from catalogue.errors import (
+    BadCdx,
+    Blocked,
+    FileChanged,
+    FormatError,
+    NotFound,
+    SourceError,
+    SourceUnavailable,
+    WorkersLost,
+)
 from catalogue.parquet.arrow_arrays import least_and_greatest
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import cut_bounds
@@ -200,6 +209,8 @@ def _rows_of(
 ) -> Iterator[pa.Table]:
     for part, done in zip(parts, slices, strict=True):
         if isinstance(done, Exception):
+            if part.plan.blocks and isinstance(done, BadCdx | FileChanged | NotFound):
+                events.note_failure(part.plan.crawls[0].crawl, done)
             raise done
         rows, uncounted = done
         for each in uncounted:

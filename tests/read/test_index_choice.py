@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -287,6 +288,12 @@ def test_unusable_blocks_leave_the_answer_to_the_columnar_index(
         assert cat.captures("example.com", crawls=crawl, subsets="all").count() == expected.num_rows
         with serving(tmp_path / "data", settings) as address:
             assert get(address, f"/{crawl}-index?url=example.com").lines == lines
+    with (
+        ThreadPoolExecutor(2) as workers,
+        catalogue.open(tmp_path / "data", settings=settings, executor=workers) as cat,
+    ):
+        found = cat.captures("example.com", crawls=crawl, subsets="all")
+        assert (found.to_arrow(), found.complete) == (expected, True)
     asks = Command(tmp_path / "data", str(mirror), tmp_path)
     ran = asks("query", "example.com", "--subset", "all", "--crawl", crawl, "--count", "--no-cache")
     assert (ran.status, ran.out) == (0, f"{expected.num_rows}\n")
