@@ -98,6 +98,22 @@ def test_reads_files(both: Catalogue, crawl: str, name: str, tmp_path: Path) -> 
     assert (found.input_rows, found.invalid, found.complete) == (3, 0, True)
 
 
+@pytest.mark.parametrize("before", [8, len(URLS[0]), len(URLS[0]) + 1, len(URLS[0]) + 2])
+def test_lines_may_begin_anywhere_in_a_large_file(both: Catalogue, crawl: str, tmp_path: Path, before: int) -> None:
+    """Files are read in parts of 4 MiB, of which the first ends ``before`` bytes after the start of a URL."""
+    line = f"https://no.example/{'x' * 1000}\r\n"
+    start = (4 << 20) - before
+    lines = [line] * (start // len(line) - 1)
+    filling = start - len("".join(lines)) - len(line) + 1000
+    (tmp_path / "urls.txt").write_bytes(
+        "".join([*lines, f"https://no.example/{'x' * filling}\r\n", *(f"{url}\r\n" for url in URLS)]).encode()
+    )
+    found = both.join(tmp_path / "urls.txt", tmp_path / "out", how="semi", crawls=crawl)
+    first = len(lines) + 1
+    assert sorted(found.to_arrow()["row_id"].to_pylist()) == [first + row for row in FOUND]
+    assert (found.input_rows, found.invalid) == (first + len(URLS), 0)
+
+
 FRAMES: dict[str, Callable[[], Any]] = {
     "table": lambda: pa.table({"url": URLS}),
     "chunks": lambda: pa.table({"url": pa.chunked_array([URLS[:1], [], URLS[1:]])}),

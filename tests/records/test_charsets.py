@@ -101,6 +101,7 @@ def test_decodes_escape_sequences_as_browsers_do(chromium: Any) -> None:
         ("ms_kanji", b"\x8a\x54\x81", "\u6982\ufffd"),
         ("ks_c_5601-1987", b"\xb0\xa1\x8c\x63\xff\x41", "\uac00\ub620\ufffdA"),
         ("gb2312", b"\x80\xd6\xd0\x81\x39\xee\x39\xff", "\u20ac\u4e2d\u3400\ufffd"),
+        ("gb18030", b"\xfe\x39\xfe\x39A\x81\x30\x81", "\ufffdA\ufffd"),
         ("big5-hkscs", b"\x88\x62\xa4\xa4\xff\xfe", "\u00ca\u0304\u4e2d\ufffd\ufffd"),
         ("euc-jp", b"\xad\xa1\x8f\xb0\xa1\xa1\xdd\xff", "\u2460\u4e02\uff0d\ufffd"),
         ("iso-2022-jp", b"\x1b$B\x30\x21\x1b(J\\\x1b(Ba", "\u4e9c\xa5a"),

@@ -223,6 +223,15 @@ def test_does_not_retry_a_slow_page() -> None:
         assert hasty.look(record_of(b"<p>one"))["text"] == "one"
 
 
+def test_replaces_a_killed_parser() -> None:
+    with Documents(processes=1) as documents:
+        before = children()
+        assert documents.look(record_of(b"<p>one"))["text"] == "one"
+        (child,) = children() - before
+        os.kill(child, signal.SIGKILL)
+        assert documents.look(record_of(b"<p>two"))["text"] == "two"
+
+
 ODD = {
     "nothing": b"",
     "zeros": b"\0" * 1000,
