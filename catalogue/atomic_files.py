@@ -184,10 +184,14 @@ def errors_of(output: object, folder: Path) -> Iterator[None]:
         raise
 
 
+_FULL_DISK_NAMES = {"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"}
+"""Errors of SQLite on a full disk; the second one when it starts the index of its log, which readers need, too."""
+
+
 def room(path: Path | str, error: BaseException | None) -> str:
     """Return the free space near a path for the message of an error, if the disk is full."""
     full = getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
-    if not (full or "No space left" in str(error) or getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"):
+    if not (full or "No space left" in str(error) or getattr(error, "sqlite_errorname", "") in _FULL_DISK_NAMES):
         return ""
     if path == "standard output":
         return ""

@@ -340,7 +340,7 @@ def _status_of(error: Exception) -> int:
     return _print_error(error)
 
 
-_FULL_DISK = re.compile("No space left|disk is full|[Qq]uota exceeded")
+_FULL_DISK = re.compile("No space left|disk is full|GB free there|[Qq]uota exceeded")
 _CLOSED_PIPE = 141
 """128 plus SIGPIPE, which Windows does not define."""
 _GC_OBJECTS = 100_000

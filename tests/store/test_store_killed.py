@@ -63,6 +63,11 @@ with Store(path) as store:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     store.put("files", batch(20 * number, 20))
     print(len(store.keys("files")), flush=True)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+try:
+    Store(path)
+except CatalogueError as error:
+    print(type(error).__name__, "GB free there" in str(error), flush=True)
 """
 
 
@@ -76,6 +81,7 @@ def test_full_disk_loses_nothing(path: Path) -> None:
         assert line(process) == f"{20 * int(number)} True"
         assert line(process) == "DiskFailed"
         assert line(process) == str(20 * int(number) + 20)
+        assert line(process) == "DiskFailed True"
     assert integrity(path) == "ok"
     with Store(path) as store:
         assert len(store.keys("files")) == 20 * int(number) + 20
