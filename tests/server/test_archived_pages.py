@@ -342,6 +342,8 @@ def check_headers(record: Record) -> None:
 def test_quotes_links(url: str) -> None:
     assert {*link(url)}.isdisjoint('<> "\\\r\n')
     assert link(url).isascii()
+    plain = "https://user@example.com:8080/a%20b;c?d=e&f='(g)'"
+    assert link(f"{plain}{url}").startswith(plain)
 
 
 def test_revisits_without_body_name_the_reason(tmp_path: Path) -> None:
