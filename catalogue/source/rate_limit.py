@@ -348,9 +348,8 @@ class Limiter:
 
     def pause(self, seconds: float) -> None:
         """Grant no request for some seconds, in all processes."""
-        if seconds:
-            slot = self.clock.now() + seconds
-            self._update(lambda state: state._replace(next_slot=max(state.next_slot, slot)))
+        slot = self.clock.now() + seconds
+        self._update(lambda state: state._replace(next_slot=max(state.next_slot, slot)))
 
     def blocked(self, acquired_at: float) -> float:
         """Record a block and return the seconds of pause; simultaneous blocks count once.

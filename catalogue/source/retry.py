@@ -72,6 +72,8 @@ class PoliteSource:
         a number in [0, 1), so that clients do not retry at the same moment.
         """
         self.inner = inner
+        self.url = inner.url
+        self.connections = inner.connections
         self.limiter = limiter
         self.notify = notify
         self._jitter = jitter
@@ -95,14 +97,6 @@ class PoliteSource:
         self._given_up: tuple[str, float] | None = None
         """Reason, and end of the time without requests."""
         self._recent: deque[bool] = deque(maxlen=_RECENT)
-
-    @property
-    def url(self) -> str:
-        return self.inner.url
-
-    @property
-    def connections(self) -> int:
-        return self.inner.connections
 
     @property
     def requests(self) -> int:
@@ -159,7 +153,8 @@ class PoliteSource:
             except Throttled as error:
                 self._count(failed=True, throttled=True)
                 self.limiter.slow_down()
-                self.limiter.pause(error.pause)
+                if error.pause:
+                    self.limiter.pause(error.pause)
                 wait = self._backoff(error, throttled, until)
                 throttled += 1
                 last = error
@@ -181,7 +176,8 @@ class PoliteSource:
             else:
                 self._note_honoured(requested, response)
                 self.limiter.succeeded(acquired_at)
-                self.limiter.pause(response.pause)
+                if response.pause:
+                    self.limiter.pause(response.pause)
                 self._count(failed=False, received=len(response.body))
                 return response
             if attempt + 1 < attempts:
