@@ -30,6 +30,7 @@ from catalogue.store.database import Store
 from catalogue.store.locks import remote_kind
 from catalogue.store.schema import unwritable
 from catalogue.store.stored_lists import load_dataset
+from catalogue.tables.tables_state import TABLES_FOLDER, copied_folder, fresh_state
 
 if TYPE_CHECKING:
     import duckdb
@@ -212,13 +213,11 @@ class Session:
         """Return the path where the metadata database can be updated."""
         if self.store.read_only and not self._copied_database:
             from catalogue.metadata_db.refresh import is_fresh
-            from catalogue.tables.stored_crawls import copied_folder
 
             if not changes and is_fresh(self.database_path, self.store, indexes=indexes):
                 return self.database_path
             self.notify(f"{self.data} is read-only; {DATABASE_NAME} is updated in a temporary copy")
-            copied_folder(self.data, self.temporary_folder)
-            copy = self.temporary_folder / DATABASE_NAME
+            copy = copied_folder(self.data, self.temporary_folder).with_name(DATABASE_NAME)
             with suppress(OSError):  # it is rebuilt then
                 copyfile(self.database_path, copy)
             self._copied_database = copy
@@ -230,7 +229,7 @@ class Session:
 
         known, store = self._snapshot, self.store
         if not (known and known.tables.shows(store, indexes=indexes)):
-            known = self._snapshot = StoredCrawls.open(
+            known = self._snapshot = StoredCrawls(
                 self.writable_tables(),
                 store,
                 self.dataset,
@@ -245,12 +244,13 @@ class Session:
         self._snapshot = None
 
     def writable_tables(self, *, changes: bool = False) -> Path:
-        """Return the folder of the tables; see ``usable_folder``."""
-        from catalogue.tables.stored_crawls import usable_folder
-
-        return usable_folder(
-            self.data, self.store, self.dataset, lambda: self.temporary_folder, self.notify, changes=changes
-        )
+        """Return the folder of the tables, or a copy if they must be updated, or need ``changes``, and are read-only."""
+        folder = self.data / TABLES_FOLDER
+        if not self.store.read_only or (not changes and fresh_state(folder, self.store, self.dataset.key)):
+            return folder
+        if not (self.temporary_folder / TABLES_FOLDER).exists():
+            self.notify(f"{self.data} is read-only; its tables are updated in a temporary copy")
+        return copied_folder(self.data, self.temporary_folder)
 
     @contextmanager
     def database(self, *, indexes: bool = True) -> "Iterator[duckdb.DuckDBPyConnection]":

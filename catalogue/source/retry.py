@@ -153,8 +153,7 @@ class PoliteSource:
             except Throttled as error:
                 self._count(failed=True, throttled=True)
                 self.limiter.slow_down()
-                if error.pause:
-                    self.limiter.pause(error.pause)
+                self.limiter.pause(error.pause)
                 wait = self._backoff(error, throttled, until)
                 throttled += 1
                 last = error
@@ -176,8 +175,7 @@ class PoliteSource:
             else:
                 self._note_honoured(requested, response)
                 self.limiter.succeeded(acquired_at)
-                if response.pause:
-                    self.limiter.pause(response.pause)
+                self.limiter.pause(response.pause)
                 self._count(failed=False, received=len(response.body))
                 return response
             if attempt + 1 < attempts:

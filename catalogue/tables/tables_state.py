@@ -7,6 +7,7 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from shutil import copyfile
 from zlib import crc32
 
 from catalogue.atomic_files import whole_file
@@ -65,6 +66,16 @@ class TablesState:
     def store_id(self) -> str:
         """The part of ``store`` that changes when numbers of rows may be used again."""
         return self.store.partition(":")[0]
+
+
+def copied_folder(data: Path, temporary_folder: Path) -> Path:
+    copy = temporary_folder / TABLES_FOLDER
+    if not copy.exists():
+        copy.mkdir()
+        with suppress(OSError):  # they are made again then
+            for file in (data / TABLES_FOLDER).iterdir():
+                copyfile(file, copy / file.name)  # without its mode, which may be read-only
+    return copy
 
 
 def state_path(folder: Path) -> Path:
