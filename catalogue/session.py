@@ -244,7 +244,7 @@ class Session:
         self._snapshot = None
 
     def writable_tables(self, *, changes: bool = False) -> Path:
-        """Return the folder of the tables, or a copy if they must be updated, or need ``changes``, and are read-only."""
+        """Return the folder of the tables; a copy if it is read-only, and they are out of date or need ``changes``."""
         folder = self.data / TABLES_FOLDER
         if not self.store.read_only or (not changes and fresh_state(folder, self.store, self.dataset.key)):
             return folder

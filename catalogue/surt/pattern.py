@@ -104,23 +104,30 @@ class Pattern:
     """The URL to match in no other spelling; None unless the pattern is exact and has a scheme."""
 
 
-def parse_pattern(text: str, match: Match | None = None) -> Pattern:
+def parse_pattern(pattern: str, match: Match | None = None) -> Pattern:
     """Parse a pattern in one of the forms above, or by ``match`` whatever its form.
 
     Raises:
         QueryError: if it is invalid or contradicts ``match``; the message shows a valid one.
     """
-    typed = text.strip()
+    typed = pattern.strip()
     if KNOWN_SCHEME.match(typed):  # other blanks are part of a key
-        typed = text.strip(BLANKS)
+        typed = pattern.strip(BLANKS)
+    if typed == "*" and match in {None, Match.DOMAIN, Match.PREFIX}:
+        return Pattern(typed, match or Match.DOMAIN, (EVERYTHING,))
+    text = without_surplus_slashes(typed)
     try:
-        return _parse(typed, match)
+        _check(text, has_surplus_slashes=text != typed)
+        match, url = _by_form(text) if match is None else (match, _by_match(text, match))
+        intervals = merge(_INTERVALS[match](url))
     except _Refused as refused:
         reason = str(refused)
         separator = "" if reason.startswith(_NO_TLD) else " "
         if _LIST_THEM not in reason:
             reason += "; patterns look like example.com/page, example.com/* or *.example.com"
         raise QueryError(f"{typed[:200]!r}{separator}{reason}") from None
+    exact_url = typed if match is Match.EXACT and KNOWN_SCHEME.match(typed) else None
+    return Pattern(typed, match, intervals, exact_url)
 
 
 def exact_keys(text: str) -> tuple[str, ...]:
@@ -138,16 +145,6 @@ def exact_keys(text: str) -> tuple[str, ...]:
 
 class _Refused(Exception):
     """Why a pattern is invalid, as the rest of a sentence that starts with the pattern."""
-
-
-def _parse(typed: str, match: Match | None) -> Pattern:
-    if typed == "*" and match in {None, Match.DOMAIN, Match.PREFIX}:
-        return Pattern(typed, match or Match.DOMAIN, (EVERYTHING,))
-    text = without_surplus_slashes(typed)
-    _check(text, has_surplus_slashes=text != typed)
-    match, url = _by_form(text) if match is None else (match, _by_match(text, match))
-    exact_url = typed if match is Match.EXACT and KNOWN_SCHEME.match(typed) else None
-    return Pattern(typed, match, merge(_INTERVALS[match](url)), exact_url)
 
 
 def _check(typed: str, *, has_surplus_slashes: bool) -> None:
