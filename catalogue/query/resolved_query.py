@@ -19,7 +19,8 @@ from catalogue.parquet.model import ColumnChunk, Order, RowGroup, number
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.surt import EVERYTHING
 
-_STATUS, _MEDIA_TYPE, _UNKNOWN_TYPE = "fetch_status", "content_mime_type", "unk"
+_STATUS, _MEDIA_TYPE = "fetch_status", "content_mime_type"
+_UNKNOWN_TYPE, _ZERO = text("unk"), integer(0, pa.int8())
 _NO_SCHEMA = pa.schema([])
 
 ALL_TYPED = "CC-MAIN-2018-39"
@@ -282,11 +283,11 @@ class Residual:
 def without_unknown(name: str, values: pa.Array) -> pa.Array:
     """Replace unknown statuses of Common Crawl's index, -1, and media types, ``unk``, by null."""
     if name == _MEDIA_TYPE and len(values) and values.type == pa.string():
-        unknown = pc.equal(values, text(_UNKNOWN_TYPE))
+        unknown = pc.equal(values, _UNKNOWN_TYPE)
         return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
     if name != _STATUS or not len(values) or not pa.types.is_signed_integer(values.type):
         return values
-    unknown = pc.less(values, integer(0, values.type))
+    unknown = pc.less(values, _ZERO)
     return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
 
 
