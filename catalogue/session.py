@@ -333,7 +333,7 @@ class Session:
             burst=limiter.policy.burst,
             bandwidth=settings.bandwidth,
             latency=settings.latency,
-            connections=self.source.hosts_of()[0].connections,
+            connections=self.source.inner.connections,
         )
 
     def add_spent(self, requests: int, received: int) -> None:
@@ -402,7 +402,7 @@ class Session:
             source=source if "://" in source else str(Path(source).absolute()),
             rate=rate and rate / machines if not hosts else None,
             hosts=hosts,
-            connections=max(1, self.source.hosts_of()[0].connections // at_once),
+            connections=max(1, self.source.inner.connections // at_once),
             cache=self.settings.cache.absolute(),
         )
 

@@ -30,7 +30,7 @@ from catalogue.store.stored_lists import (
     manifests,
     open_list,
 )
-from catalogue.tables.tables_state import TABLES_FOLDER, state_path
+from catalogue.tables.tables_state import STATE_NAME, TABLES_FOLDER
 from catalogue.tables.update_tables import damaged_tables, update_tables
 
 _RECOVERY = "see the troubleshooting page: sqlite3 .recover, or harvest into another data folder"
@@ -189,7 +189,7 @@ class _Check:
         path = self.session.writable_database(changes=repair)
         if repair:
             folder = self.session.writable_tables()
-            for file in (*folder.glob("*.parquet"), state_path(folder)):
+            for file in (*folder.glob("*.parquet"), folder / STATE_NAME):
                 file.unlink(missing_ok=True)  # processes that have it open keep it
             update_tables(folder, store, dataset)
             differences.rebuild(path, store, dataset)

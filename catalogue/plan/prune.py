@@ -138,8 +138,8 @@ def _read_chunks(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) 
             is_flat = all(column.flat for other, column in columns.items() if other.startswith(f"{name}."))
         if not is_flat:
             raise BadFooter(f"{metadata.file.path}: column {name} has more than one value a row, which cannot be read")
-        if name in group.chunks:
-            found.append(group.chunks[name])
+        if chunk := group.chunks.get(name):
+            found.append(chunk)
     return tuple(found)
 
 

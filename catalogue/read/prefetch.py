@@ -155,7 +155,7 @@ class Prefetcher:
                         break
                     fetch = waiting.popleft()
                     size += len(fetch.range)
-                    under_way.append((fetch, None if fetch.cached else self.submit(fetch)))
+                    under_way.append((fetch, None if fetch.cached else self._executor.submit(self._get, fetch)))
                 fetch, future = under_way.popleft()
                 yield fetch, (future.result() if future else self._get(fetch)).body
                 size -= len(fetch.range)

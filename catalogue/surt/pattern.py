@@ -217,19 +217,17 @@ def _parts(url: str) -> Parts:
     if not url:
         raise _Refused("names no host")
     parts = split(url)
-    if parts.host.startswith(".") or not _is_host(parts.host, in_url=bool(KNOWN_SCHEME.match(url))):
+    if KNOWN_SCHEME.match(url):
+        is_host = _HOST_IN_URL.fullmatch(parts.host) is not None
+    else:
+        # "a.com,b.com" is a list, and "com,example" is a key.
+        is_list = "," in parts.host and len({"." in part for part in parts.host.split(",")}) == 1
+        is_host = not is_list and _HOST.fullmatch(canonical_host(parts.host, NEWEST)) is not None
+    if parts.host.startswith(".") or not is_host:
         raise _Refused(f"has {parts.host[:100]!r} where a host should be")
     if parts.port is not None and parts.port not in _PORTS:
         raise _Refused(f"has the port {parts.port}, and {_PORTS[-1]} is the highest")
     return parts
-
-
-def _is_host(host: str, *, in_url: bool) -> bool:
-    if in_url:
-        return _HOST_IN_URL.fullmatch(host) is not None
-    # Without a scheme "a.com,b.com" is a list, and "com,example" is a key.
-    mixed = len({"." in part for part in host.split(",")}) > 1
-    return ("," not in host or mixed) and _HOST.fullmatch(canonical_host(host, NEWEST)) is not None
 
 
 def _eras(url: str) -> tuple[Era, ...]:
@@ -312,8 +310,7 @@ class Keys(enum.Enum):
 
 
 def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Pattern:
-    if keys is Keys.URL:
-        return parse_pattern(text, match)
+    """Parse a pattern of host names or text; see ``parse_pattern`` for URLs."""
     typed = text if keys is Keys.TEXT else text.strip()
     if _SURROGATES.search(typed):
         raise QueryError(f"{typed[:200]!r} is not valid text")
@@ -336,7 +333,10 @@ def parse_key_patterns(
     """Parse patterns; with ``exact_url`` each must be a complete URL."""
     if exact_url and match not in {None, Match.EXACT}:
         raise QueryError(f"exact_url=True matches one URL, and match='{match.value}' others; leave out one of them")
-    patterns = [parse_key_pattern(text, keys, match) for text in texts]
+    if keys is Keys.URL:
+        patterns = [parse_pattern(text, match) for text in texts]
+    else:
+        patterns = [parse_key_pattern(text, keys, match) for text in texts]
     for pattern in patterns if exact_url else ():
         if pattern.url is None:
             raise QueryError(
