@@ -5,6 +5,7 @@ Row groups with missing or doubtful statistics might match; the residual filter 
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import UnknownColumn
 from catalogue.formatting import closest_name
-from catalogue.parquet.arrow_arrays import flags, integer, joined, moment, positions, text, true_positions
+from catalogue.parquet.arrow_arrays import integer, joined, moment, positions, text, texts, true_positions
 from catalogue.parquet.model import ColumnChunk, Order, RowGroup, number
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.surt import EVERYTHING
@@ -247,34 +248,27 @@ class Residual:
 
         Conditions on the columns ``decided``, by which the rows were already filtered, are skipped.
         """
-        query, table = self.query, self.query.table
-        known = {*rows.column_names, *table.path_columns}
+        query, table, where = self.query, self.query.table, self.query.where
+        undecided = {*rows.column_names}.difference(decided, table.path_columns)
+        masks = []
+        if table.key in undecided and not query.with_nulls:
+            masks.append(query.intervals.mask(joined(rows.column(table.key)).cast(pa.binary())))
+        if table.time in undecided and query.from_ms is not None:
+            masks.append(pc.greater_equal(rows.column(table.time), moment(query.from_ms)))
+        if table.time in undecided and query.to_ms is not None:
+            masks.append(pc.less(rows.column(table.time), moment(query.to_ms)))
+        if query.urls and "url" in undecided:
+            urls = rows.column("url")
+            masks.append(pc.is_in(urls, value_set=texts(query.urls).cast(urls.type)))
         numbers = np.arange(rows.num_rows)
-
-        def new(*columns: str) -> bool:
-            return known.issuperset(columns) and not {*decided, *table.path_columns}.issuperset(columns)
-
-        def filtered(mask: pa.BooleanArray | pa.ChunkedArray) -> None:
-            nonlocal rows, numbers
-            if pc.all(mask, skip_nulls=False, min_count=0).as_py():
-                return
+        mask = reduce(pc.and_, masks) if masks else None
+        if mask is not None and not pc.all(mask, skip_nulls=False, min_count=0).as_py():
             rows, numbers = rows.filter(mask), numbers[true_positions(mask)]
-
-        if new(table.key) and not query.with_nulls:
-            filtered(query.intervals.mask(joined(rows.column(table.key)).cast(pa.binary())))
-        if table.time and query.from_ms is not None and new(table.time):
-            filtered(pc.greater_equal(rows.column(table.time), moment(query.from_ms)))
-        if table.time and query.to_ms is not None and new(table.time):
-            filtered(pc.less(rows.column(table.time), moment(query.to_ms)))
-        if query.urls and new("url"):  # of the few rows that have a matching key
-            urls = {*query.urls}
-            inside = (url in urls for url in rows.column("url").to_pylist())
-            filtered(flags(np.fromiter(inside, bool, rows.num_rows)))
-        where = query.where
         if where and self.matching and rows.num_rows:
-            # Keys that are read later match for certain.
-            keys = [table.key] if table.key in rows.column_names else []
-            if new(*keys, *where.columns):
+            needed = {*where.columns}
+            if table.key in rows.column_names:  # keys that are read later match for certain
+                needed.add(table.key)
+            if needed & undecided and needed <= {*rows.column_names, *table.path_columns}:
                 matching = self.matching(where, rows)
                 rows, numbers = rows.take(positions(matching)), numbers[matching]
         return rows, numbers
