@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
-from catalogue.errors import NotHarvested
-from catalogue.formatting import closest_name
 from catalogue.plan.requests import Cost
 from catalogue.progress import Bars, Report, no_bar
 from catalogue.read.streams import Turns
@@ -29,7 +27,7 @@ from catalogue.source.shared_requests import SharedSource
 from catalogue.store.database import Store
 from catalogue.store.locks import remote_kind
 from catalogue.store.schema import unwritable
-from catalogue.store.stored_lists import load_dataset
+from catalogue.store.stored_lists import load_dataset, undefined_dataset
 from catalogue.tables.tables_state import TABLES_FOLDER, copied_folder, fresh_state
 
 if TYPE_CHECKING:
@@ -144,7 +142,7 @@ class Session:
     def store(self) -> Store:
         """The store; raises NotHarvested if there is none."""
         if self.dataset_name and not self.store_path.exists():
-            raise self._undefined_dataset()
+            raise undefined_dataset(self.folder, self.dataset_name)
         return self.open_store(create=False)
 
     def open_store(self, *, create: bool) -> Store:
@@ -188,18 +186,8 @@ class Session:
             return COMMON_CRAWL
         dataset = load_dataset(self.store)
         if dataset is None:
-            raise self._undefined_dataset()
+            raise undefined_dataset(self.folder, self.dataset_name)
         return dataset
-
-    def _undefined_dataset(self) -> NotHarvested:
-        names = (path.parent.name for path in self.folder.glob(f"*/{STORE_NAME}"))
-        similar = closest_name(self.dataset_name or "", names)
-        hint = f"did you mean {similar}? if not, " if similar else ""
-        return NotHarvested(
-            f"there is no dataset {self.dataset_name} in {self.folder} yet; {hint}"
-            f"run: catalogue harvest --table {self.dataset_name} --key COLUMN --manifest PATH",
-            call="define('COLUMN', manifest='PATH'), then cat.harvest()",
-        )
 
     def reload_dataset(self) -> None:
         self.__dict__.pop("dataset", None)
@@ -229,13 +217,9 @@ class Session:
 
         known, store = self._snapshot, self.store
         if not (known and known.tables.shows(store, indexes=indexes)):
+            writable = partial(self.writable_tables, changes=True)
             known = self._snapshot = StoredCrawls(
-                self.writable_tables(),
-                store,
-                self.dataset,
-                indexes=indexes,
-                notify=self.notify,
-                writable=lambda: self.writable_tables(changes=True),
+                self.writable_tables(), store, self.dataset, indexes=indexes, notify=self.notify, writable=writable
             )
         return known
 
