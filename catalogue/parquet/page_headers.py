@@ -1,7 +1,8 @@
 """Decode and check page headers."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
@@ -44,8 +45,9 @@ _UNKNOWN: Final = -1
 _NO_DETAILS: Final = [0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN]
 
 
-class PageHeader(NamedTuple):
-    """A decoded page header."""
+@dataclass(init=False, slots=True)
+class PageHeader:
+    """A decoded page header; immutable, see ``ByteRange``."""
 
     data_page: bool
     size: int
@@ -57,8 +59,27 @@ class PageHeader(NamedTuple):
     encoding: int | None
     """Encoding of the values; None if unknown, and for other pages."""
     has_crc: bool
-    levels: int | None = None
+    levels: int | None
     """Encoding of the definition levels, in version 1."""
+
+    def __init__(
+        self,
+        size: int,
+        inflated: int,
+        num_values: int,
+        encoding: int | None,
+        levels: int | None = None,
+        *,
+        data_page: bool,
+        has_crc: bool,
+    ) -> None:
+        self.data_page = data_page
+        self.size = size
+        self.inflated = inflated
+        self.num_values = num_values
+        self.encoding = encoding
+        self.has_crc = has_crc
+        self.levels = levels
 
     @property
     def needs_dictionary(self) -> bool:
@@ -103,13 +124,13 @@ def _page_header(reader: Reader, start: int) -> PageHeader:
     if min(kind, inflated, stored, values) < 0:
         raise ThriftError("a number is missing or negative")
     return PageHeader(
+        reader.position - start + stored,
+        inflated,
+        values,
+        None if encoding == _UNKNOWN else encoding,
+        None if levels == _UNKNOWN else levels,
         data_page=data_page,
-        size=reader.position - start + stored,
-        inflated=inflated,
-        num_values=values,
-        encoding=None if encoding == _UNKNOWN else encoding,
         has_crc=has_crc,
-        levels=None if levels == _UNKNOWN else levels,
     )
 
 

@@ -140,12 +140,6 @@ class ResolvedQuery:
         return self.table == COMMON_CRAWL and not (self.ordered or self.any_order or self.counts or self.draws)
 
     @property
-    def ranking(self) -> tuple[str, ...]:
-        """The columns that order rows of a crawl and subset with equal keys."""
-        others = [name for name in self.columns if name not in {*self.table.path_columns, self.table.key}]
-        return tuple(sorted(others, key=lambda name: name != self.table.time))
-
-    @property
     def with_nulls(self) -> bool:
         """Whether rows without a key match: in other datasets than Common Crawl's index, if all keys do."""
         return self.table != COMMON_CRAWL and self.is_of_everything

@@ -59,7 +59,9 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
         OSError: if rows that wait cannot be written to disk.
     """
     query = plan.query
-    key, others = query.table.key, query.ranking
+    key, time = query.table.key, query.table.time
+    others = [name for name in query.columns if name not in {*query.table.path_columns, key}]
+    others.sort(key=lambda name: name != time)  # rows with equal keys are sorted by time first
     names = list(dict.fromkeys([key, *plan.schema.names]))
     schema = pa.schema([plan.row_schema.field(name) for name in names])
     for section, of_section in zip(sections(plan), pieces, strict=True):
