@@ -159,7 +159,7 @@ class StoredCrawls:
         return self.tables.crawls.get(crawl) or CrawlState()
 
     def subsets(self, crawl: str, among: Sequence[str] = ()) -> list[str]:
-        """Return the subsets that were harvested; or those of some that may have files, which all have if unlisted."""
+        """Return the harvested subsets, or those ``among`` some that may have files; without a manifest, all may."""
         state = self._state(crawl)
         found = {*state.files, *state.failures, *(each for each in state.requested if each in state.listed)}
         if among:
