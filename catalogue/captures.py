@@ -181,13 +181,9 @@ class Captures(ReprMixin):
 
     @property
     def schema(self) -> pa.Schema:
-        schema = self._query_schema
-        return pa.schema([schema.field(name) for name in self._distinct.columns]) if self._distinct else schema
-
-    @property
-    def _query_schema(self) -> pa.Schema:
         query = self.question.query.counting if self._counts else self.question.query
-        return schema_of(query, query.columns)
+        schema = schema_of(query, query.columns)
+        return pa.schema([schema.field(name) for name in self._distinct.columns]) if self._distinct else schema
 
     @property
     def columns(self) -> list[str]:
@@ -223,16 +219,14 @@ class Captures(ReprMixin):
             report: is called after each row group.
         """
         length = 0
-        with closing(self._found(report or (lambda _: None), warn=warn)) as found:
-            for batch in self._distinct.of(found, self._query_schema) if self._distinct else found:
+        read = self._in_turn if self.reads_in_turn else self._read
+        with closing(read(report or (lambda _: None), warn=warn)) as found:
+            for batch in self._distinct.of(found, self.plan.schema) if self._distinct else found:
                 length += batch.num_rows
                 yield batch
         self._length = None if self._counts else length
 
-    def _found(self, report: Callable[[Progress], None], *, warn: bool) -> Generator[pa.RecordBatch, None, None]:
-        if not self.reads_in_turn:
-            yield from self._read(report, warn=warn)
-            return
+    def _in_turn(self, report: Callable[[Progress], None], *, warn: bool) -> Generator[pa.RecordBatch, None, None]:
         question, read, step = self.question, 0, 1
         left = question.query.limit or 0
         plans: list[CrawlPlan] = []

@@ -97,21 +97,21 @@ def in_utc(time: datetime) -> datetime:
         raise ValueError(str(error)) from error
 
 
-def several(words: str | int | Iterable[str | int], *, numbers: bool = True) -> list[str]:
+def several(words: str | int | Iterable[str | int], *, numbers: bool = True) -> tuple[str, ...]:
     """Return one or several words as texts; ``numbers`` may be among them.
 
     Raises:
         QueryError: if they have another type; the items of bytes or of a DataFrame are no words.
     """
     if isinstance(words, str):
-        return [str(words)]
+        return (str(words),)
     is_one = not isinstance(words, Iterable) or isinstance(words, bytes | bytearray | memoryview | Mapping)
     found: list[Any] = [words] if is_one or hasattr(words, "columns") else [*words]  # type: ignore[misc]
     valid = (str, Integral) if numbers else str
     wrong = [each for each in found if isinstance(each, bool) or not isinstance(each, valid)]
     if wrong:
         raise QueryError(f"invalid value of type {type(wrong[0]).__name__}; use a text or a list of texts")
-    return list(map(str, found))
+    return tuple(map(str, found))
 
 
 def comma_separated(texts: str | int | Iterable[str | int]) -> list[str]:

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.crawls import (
-    ROBOTS,
     STORED,
     SUBSETS,
     CrawlWords,
@@ -27,7 +26,6 @@ from catalogue.commoncrawl.crawls import (
     plain_names,
     select_crawls,
     select_subsets,
-    subsets_of_status,
     suggest_crawl,
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
@@ -49,6 +47,7 @@ MAX_PROBES = 10
 _ATTEMPTS = 3
 """Requests for the list; if they fail, newer crawls are found by their manifests."""
 _ROBOTS_FILE = "/robots.txt"
+_SUCCESS = "200"
 _MOST_NAMED = 10
 
 
@@ -206,17 +205,26 @@ def select(session: Session, query: "Query") -> Selection:
     return Selection(tuple(crawls), subsets_of(query.subsets, query.filters.status, query.patterns), missing)
 
 
-def subsets_of(words: Iterable[str], statuses: Sequence[str], patterns: Iterable[str]) -> tuple[str, ...]:
+def subsets_of(words: Sequence[str], statuses: Sequence[str], patterns: Iterable[str]) -> tuple[str, ...]:
     """Return the subsets of a question, in the order of the result.
 
-    Without ``words``, which name subsets or ``all``, statuses such as ``200`` or ``4xx`` decide, and patterns of
-    robots.txt files add their subset.
+    Without ``words``, which name subsets or ``all``, those are selected that can have one of the statuses, such as
+    ``200`` or ``4xx``, or pages without statuses. Files robots.txt have any status; patterns of them add their subset.
     """
-    chosen = select_subsets(words)
-    if not chosen:
-        robots = any(pattern.strip().lower().endswith(_ROBOTS_FILE) for pattern in patterns)
-        chosen = (*subsets_of_status(statuses), *([ROBOTS] if robots else []))
-    return tuple(sorted({*chosen}, key=SUBSETS.index))
+    pages, others, robots = SUBSETS
+    if words:
+        chosen = {*select_subsets(words)}
+    elif statuses:
+        chosen = {robots}
+        if any(status[0] == _SUCCESS[0] for status in statuses):
+            chosen.add(pages)
+        if {*statuses} != {_SUCCESS}:
+            chosen.add(others)
+    else:
+        chosen = {pages}
+        if any(pattern.strip().lower().endswith(_ROBOTS_FILE) for pattern in patterns):
+            chosen.add(robots)
+    return tuple(sorted(chosen, key=SUBSETS.index))
 
 
 def select_listed(session: Session, words: CrawlWords) -> list[str]:

@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
-from catalogue.errors import NotHarvested
-from catalogue.formatting import closest_name
 from catalogue.plan.requests import Cost
 from catalogue.progress import Bars, Report, no_bar
 from catalogue.read.streams import Turns
@@ -29,7 +27,8 @@ from catalogue.source.shared_requests import SharedSource
 from catalogue.store.database import Store
 from catalogue.store.locks import remote_kind
 from catalogue.store.schema import unwritable
-from catalogue.store.stored_lists import load_dataset
+from catalogue.store.stored_lists import load_dataset, undefined_dataset
+from catalogue.tables.tables_state import TABLES_FOLDER, copied_folder, fresh_state
 
 if TYPE_CHECKING:
     import duckdb
@@ -143,7 +142,7 @@ class Session:
     def store(self) -> Store:
         """The store; raises NotHarvested if there is none."""
         if self.dataset_name and not self.store_path.exists():
-            raise self._undefined_dataset()
+            raise undefined_dataset(self.folder, self.dataset_name)
         return self.open_store(create=False)
 
     def open_store(self, *, create: bool) -> Store:
@@ -187,18 +186,8 @@ class Session:
             return COMMON_CRAWL
         dataset = load_dataset(self.store)
         if dataset is None:
-            raise self._undefined_dataset()
+            raise undefined_dataset(self.folder, self.dataset_name)
         return dataset
-
-    def _undefined_dataset(self) -> NotHarvested:
-        names = (path.parent.name for path in self.folder.glob(f"*/{STORE_NAME}"))
-        similar = closest_name(self.dataset_name or "", names)
-        hint = f"did you mean {similar}? if not, " if similar else ""
-        return NotHarvested(
-            f"there is no dataset {self.dataset_name} in {self.folder} yet; {hint}"
-            f"run: catalogue harvest --table {self.dataset_name} --key COLUMN --manifest PATH",
-            call="define('COLUMN', manifest='PATH'), then cat.harvest()",
-        )
 
     def reload_dataset(self) -> None:
         self.__dict__.pop("dataset", None)
@@ -212,13 +201,11 @@ class Session:
         """Return the path where the metadata database can be updated."""
         if self.store.read_only and not self._copied_database:
             from catalogue.metadata_db.refresh import is_fresh
-            from catalogue.tables.stored_crawls import copied_folder
 
             if not changes and is_fresh(self.database_path, self.store, indexes=indexes):
                 return self.database_path
             self.notify(f"{self.data} is read-only; {DATABASE_NAME} is updated in a temporary copy")
-            copied_folder(self.data, self.temporary_folder)
-            copy = self.temporary_folder / DATABASE_NAME
+            copy = copied_folder(self.data, self.temporary_folder).with_name(DATABASE_NAME)
             with suppress(OSError):  # it is rebuilt then
                 copyfile(self.database_path, copy)
             self._copied_database = copy
@@ -230,13 +217,9 @@ class Session:
 
         known, store = self._snapshot, self.store
         if not (known and known.tables.shows(store, indexes=indexes)):
-            known = self._snapshot = StoredCrawls.open(
-                self.writable_tables(),
-                store,
-                self.dataset,
-                indexes=indexes,
-                notify=self.notify,
-                writable=lambda: self.writable_tables(changes=True),
+            writable = partial(self.writable_tables, changes=True)
+            known = self._snapshot = StoredCrawls(
+                self.writable_tables(), store, self.dataset, indexes=indexes, notify=self.notify, writable=writable
             )
         return known
 
@@ -245,12 +228,13 @@ class Session:
         self._snapshot = None
 
     def writable_tables(self, *, changes: bool = False) -> Path:
-        """Return the folder of the tables; see ``usable_folder``."""
-        from catalogue.tables.stored_crawls import usable_folder
-
-        return usable_folder(
-            self.data, self.store, self.dataset, lambda: self.temporary_folder, self.notify, changes=changes
-        )
+        """Return the folder of the tables; a copy if it is read-only, and they are out of date or need ``changes``."""
+        folder = self.data / TABLES_FOLDER
+        if not self.store.read_only or (not changes and fresh_state(folder, self.store, self.dataset.key)):
+            return folder
+        if not (self.temporary_folder / TABLES_FOLDER).exists():
+            self.notify(f"{self.data} is read-only; its tables are updated in a temporary copy")
+        return copied_folder(self.data, self.temporary_folder)
 
     @contextmanager
     def database(self, *, indexes: bool = True) -> "Iterator[duckdb.DuckDBPyConnection]":
@@ -333,7 +317,7 @@ class Session:
             burst=limiter.policy.burst,
             bandwidth=settings.bandwidth,
             latency=settings.latency,
-            connections=self.source.hosts_of()[0].connections,
+            connections=self.source.inner.connections,
         )
 
     def add_spent(self, requests: int, received: int) -> None:
@@ -402,7 +386,7 @@ class Session:
             source=source if "://" in source else str(Path(source).absolute()),
             rate=rate and rate / machines if not hosts else None,
             hosts=hosts,
-            connections=max(1, self.source.hosts_of()[0].connections // at_once),
+            connections=max(1, self.source.inner.connections // at_once),
             cache=self.settings.cache.absolute(),
         )
 

@@ -30,7 +30,7 @@ from catalogue.store.stored_lists import (
     manifests,
     open_list,
 )
-from catalogue.tables.tables_state import TABLES_FOLDER, state_path
+from catalogue.tables.tables_state import STATE_NAME, TABLES_FOLDER
 from catalogue.tables.update_tables import damaged_tables, update_tables
 
 _RECOVERY = "see the troubleshooting page: sqlite3 .recover, or harvest into another data folder"
@@ -74,7 +74,7 @@ def check_store(
         with suppress(StoreDamaged, FormatError):
             dataset = dataset or load_dataset(store)
         chosen = None
-        if dataset and several(crawls) != ["all"]:
+        if dataset and several(crawls) != ("all",):
             files = (dataset.file(path) for table in ("files", "failures") for path in store.keys(table))
             chosen = {
                 *select_stored(session, crawls, {file.crawl for file in files if file} | {*crawls_with_blocks(store)})
@@ -189,7 +189,7 @@ class _Check:
         path = self.session.writable_database(changes=repair)
         if repair:
             folder = self.session.writable_tables()
-            for file in (*folder.glob("*.parquet"), state_path(folder)):
+            for file in (*folder.glob("*.parquet"), folder / STATE_NAME):
                 file.unlink(missing_ok=True)  # processes that have it open keep it
             update_tables(folder, store, dataset)
             differences.rebuild(path, store, dataset)

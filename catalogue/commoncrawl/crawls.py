@@ -37,7 +37,6 @@ _COUNT = re.compile(r"[1-9][0-9]{0,2}")
 """A number of crawls, the newest ones."""
 _SHORT_NAME = re.compile(r"[0-9]{4}-[0-9]{2,4}(?:-[a-z][a-z0-9]*)?")
 STORED = "stored"
-_SUCCESS = "200"
 _WORDS = ("latest", "all", STORED)
 _OPEN_END = re.compile(r"\.\.latest$", re.IGNORECASE)
 
@@ -188,18 +187,6 @@ def select_subsets(words: Iterable[str]) -> tuple[str, ...]:
             raise QueryError(f"unknown subset {word[:100]!r}; {advice}")
         chosen += SUBSETS if word == "all" else [word]
     return tuple(dict.fromkeys(chosen))
-
-
-def subsets_of_status(values: Sequence[str]) -> tuple[str, ...]:
-    """Return the subsets that can have one of some statuses, such as ``200`` or ``4xx``; without any, that of pages.
-
-    Files robots.txt have any status.
-    """
-    pages, others, robots = SUBSETS
-    if not values:
-        return (pages,)
-    found = [pages] if any(value[0] == _SUCCESS[0] for value in values) else []
-    return (*found, *([others] if {*values} != {_SUCCESS} else []), robots)
 
 
 def _age(crawl: str) -> tuple[str, str]:

@@ -283,7 +283,7 @@ def _select(
         words = with_stored(session, words) if STORED in words else words
         words = resolve_manifest_paths(words, session.create_store(), lambda: session.source)
         return words, _select_listed(session, words), select_subsets(several(subsets))
-    words = several(() if crawls is None else crawls) or ["all"]
+    words = [*several(() if crawls is None else crawls)] or ["all"]
     return words, _select_in_list(session, words, refresh=refresh), SUBSETS
 
 

@@ -82,7 +82,7 @@ def refresh(
             if not is_new:
                 shutil.copyfile(path, building)
         # What other processes write after this is shown by the next update.
-        crawls = StoredCrawls.open(path.with_name(TABLES_FOLDER), store, table, indexes=True)
+        crawls = StoredCrawls(path.with_name(TABLES_FOLDER), store, table, indexes=True)
         made_from = _meta_of(store) | {"store": crawls.tables.store, "indexes": crawls.tables.indexes}
         with _unwritten(db, path):  # again: closing a file releases its locks
             with _building(db, building, is_new=is_new):

@@ -116,7 +116,7 @@ def numbers(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def true_positions(mask: pa.BooleanArray | pa.ChunkedArray) -> np.ndarray:
-    return numbers(pa.chunked_array([pc.indices_nonzero(mask)]))
+    return integers(pc.indices_nonzero(mask))
 
 
 def joined(values: pa.ChunkedArray) -> pa.Array:

@@ -6,6 +6,7 @@ of the footer.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from catalogue.errors import BadFooter, Encrypted
@@ -208,17 +209,17 @@ def _read_encoding_stats(reader: Reader) -> tuple[int, int]:
     return coded, others
 
 
+@dataclass(slots=True)
 class ChunkContext:
     """The values that all column chunks of a footer share."""
 
-    def __init__(self, data: bytes, data_end: int) -> None:
-        self.data = data
-        self.data_end = data_end
-        """The end of the column chunks in the file."""
-        self.columns: Mapping[str, Column] = {}
-        self.created_by = b""
-        self.ordered = False
-        """See ``Footer``."""
+    data: bytes
+    data_end: int
+    """The end of the column chunks in the file."""
+    columns: Mapping[str, Column]
+    created_by: bytes = b""
+    ordered: bool = False
+    """See ``Footer``."""
 
     def chunk(self, name: str, offset: int) -> ColumnChunk:
         """Interpret a checked chunk at an offset in the footer."""
@@ -365,8 +366,7 @@ def decode_chunks(
                 for _ in range(reader.list_header()[1]):
                     offsets.append(reader.position)
                     read_chunk(reader)
-                context = ChunkContext(data, file_size - TRAILER - len(data))
-                context.columns, context.created_by, context.ordered = columns, created_by.encode(), ordered
+                context = ChunkContext(data, file_size - TRAILER - len(data), columns, created_by.encode(), ordered)
                 return LazyChunks(dict(zip(columns, offsets, strict=True)), context.chunk)
             reader.skip(reader.kind, 2)
     except (ThriftError, ValueError, IndexError) as error:

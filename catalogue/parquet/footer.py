@@ -88,7 +88,7 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
         Encrypted: if columns are encrypted.
     """
     try:
-        return _FooterDecoder(ChunkContext(data, file_size - TRAILER - len(data))).footer()
+        return _FooterDecoder(ChunkContext(data, file_size - TRAILER - len(data), {})).footer()
     except (ThriftError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         if isinstance(error, BadFooter | Encrypted):
             raise

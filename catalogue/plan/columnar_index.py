@@ -32,14 +32,14 @@ _INDEXES = 256
 """Cached row groups, of some 20 kB each."""
 
 
+@dataclass(eq=False, slots=True)
 class PageIndexes:
     """A cache of stored page indexes: queries of one site need the same ones."""
 
-    def __init__(self, store: Store, dataset: Dataset = COMMON_CRAWL) -> None:
-        self.store = store
-        self.dataset = dataset
-        self._indexes: dict[tuple[object, ...], Indexes | None] = {}
-        """Indexes by path, row group, version of the file and states of the store."""
+    store: Store
+    dataset: Dataset = COMMON_CRAWL
+    _indexes: dict[tuple[object, ...], Indexes | None] = field(default_factory=dict, init=False)
+    """Indexes by path, row group, version of the file and states of the store."""
 
     def of(
         self, path: str, version: StoredFile, ordinals: Iterable[int], states: tuple[str, str]

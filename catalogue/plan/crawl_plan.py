@@ -55,15 +55,8 @@ class ColumnRead:
         return tuple(self.index.rows(run) for run in self.pages)
 
     @property
-    def ranges(self) -> list[ByteRange]:
-        if self.index is None:
-            return [self.chunk.range]
-        pages = [self.index.extent(run) for run in self.pages]
-        return [self.dictionary, *pages] if self.dictionary else pages
-
-    @property
     def size(self) -> int:
-        return sum(map(len, self.ranges))
+        return sum(len(part.range) for part in self.parts(0))
 
     def parts(self, row_group: int) -> list[Part]:
         name = self.chunk.column.name

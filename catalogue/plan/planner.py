@@ -43,12 +43,12 @@ def plan_files(
     ``considered`` counts row groups of the requested subsets, ``missing`` has sentences about incomplete ones, and
     ``matching`` is that of ``RuledOut``.
     """
-    files = list(metadata)
-    keyless = tuple(
-        f"{file.file.path} has no column {query.table.key} to find rows by"
-        for file in files
-        if query.table.key not in file.footer.columns
-    )
+    files, keyless = [], []
+    for file in metadata:
+        if query.table.key in file.footer.columns:
+            files.append(file)
+        else:
+            keyless.append(f"{file.file.path} has no column {query.table.key} to find rows by")
     rare, certain = matching < SELECTIVITY, 0
     if query.limit is None or not query.keys_decide or query.ordered or query.counts:
         choices, counted, defects = _choices(query, files, rare=rare)
@@ -104,7 +104,7 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool)
         found: list[Choice] = []
         for group in file.footer.row_groups:
             planned = query.of(untyped=is_untyped(file.file.crawl, group))
-            if not might_match(planned, group):
+            if not (planned.keys_decide or might_match(planned, group)):  # choose() compares keys, too
                 continue
             choice = choose(planned, file, group, rare=rare)
             if choice.defect:

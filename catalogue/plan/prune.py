@@ -130,17 +130,15 @@ def _read_chunks(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup) 
     Raises:
         BadFooter: if one has more than one value a row.
     """
-    found = []
+    columns, found = metadata.footer.columns, []
     for name in query.read_columns:
-        chunk = group.chunks.get(name)
-        nested = (
-            not chunk.column.flat
-            if chunk
-            else any(other.startswith(f"{name}.") and not one.column.flat for other, one in group.chunks.items())
-        )
-        if nested:
+        if name in columns:
+            is_flat = columns[name].flat
+        else:
+            is_flat = all(column.flat for other, column in columns.items() if other.startswith(f"{name}."))
+        if not is_flat:
             raise BadFooter(f"{metadata.file.path}: column {name} has more than one value a row, which cannot be read")
-        if chunk:
+        if chunk := group.chunks.get(name):
             found.append(chunk)
     return tuple(found)
 

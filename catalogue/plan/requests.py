@@ -67,10 +67,8 @@ def plan_requests(
     path: str, parts: Iterable[Part], *, max_gap: int, cached: Sequence[ByteRange] = ()
 ) -> Iterator[PlannedRequest]:
     """Yield the requests for disjoint parts of one file, in ascending order; a cached range is one read."""
-    by_cached: dict[ByteRange | None, list[Part]] = {}
-    for part in sorted(parts, key=lambda part: part.range):
-        for piece, inside in _cut(part.range, cached):
-            by_cached.setdefault(inside, []).append(part if piece == part.range else part._replace(range=piece))
+    inorder = sorted(parts, key=lambda part: part.range)
+    by_cached = _by_cached(inorder, cached) if cached else {None: inorder}
     requests = []
     for inside, pieces in by_cached.items():
         waiting = deque(pieces)
@@ -80,6 +78,15 @@ def plan_requests(
                 joined.append(waiting.popleft())
             requests.append(PlannedRequest(path, run, tuple(joined), cached=inside is not None))
     yield from sorted(requests, key=lambda request: request.range)
+
+
+def _by_cached(parts: Iterable[Part], cached: Sequence[ByteRange]) -> dict[ByteRange | None, list[Part]]:
+    """Cut parts into pieces, by the cached range that has them; None if no range has them."""
+    found: dict[ByteRange | None, list[Part]] = {}
+    for part in parts:
+        for piece, inside in _cut(part.range, cached):
+            found.setdefault(inside, []).append(part._replace(range=piece))
+    return found
 
 
 def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ByteRange | None]]:

@@ -93,16 +93,11 @@ def member_of(name: str, kind: type[_E]) -> Callable[[_E | str], _E]:
     return lambda given: given if isinstance(given, kind) else kind(check(given))  # type: ignore[arg-type]
 
 
-def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
-    return tuple(several(given, numbers=False))
-
-
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:
-    return tuple(comma_separated(given) if isinstance(given, str) else several(given, numbers=False))
+    return tuple(comma_separated(given)) if isinstance(given, str) else _texts(given)
 
 
-def _words(given: str | int | Iterable[str | int]) -> tuple[str, ...]:
-    return tuple(several(given))
+_texts = partial(several, numbers=False)
 
 
 def _limit(given: Any) -> int:  # noqa: ANN401 - any argument
@@ -158,7 +153,7 @@ _SORTED = {Interface.FORM: "the page has an order of its own"}
 
 PARAMETERS = (
     Parameter("patterns", _PATTERNS, _texts, alias="url", empty=_NO_PATTERN, example="*.example.com", several=True),
-    Parameter("crawls", _CRAWLS, _words, alias="crawl", empty=_NO_CRAWL, example="latest", several=True),
+    Parameter("crawls", _CRAWLS, several, alias="crawl", empty=_NO_CRAWL, example="latest", several=True),
     Parameter("subsets", _SUBSET, _names, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
     Parameter("match", _MATCH, member_of("match", Match), example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),

@@ -110,8 +110,9 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
     if dataset != COMMON_CRAWL and (time := _fine_time(dataset, stored)):
         newer = newer.append(time)
     columns = _columns(query, dataset, stored)
-    distinct = _distinct(query, dataset, stored, columns)
-    if distinct:
+    distinct = None
+    if query.latest or query.unique is not None:
+        distinct = _distinct(query, dataset, stored, columns)
         columns = tuple(dict.fromkeys((*columns, distinct.by, *filter(None, [distinct.time]))))
     first, end = time_bounds(query.from_, query.to)
     where, where_untyped = query.filters.parsed(query.where, newer, dataset)
@@ -150,9 +151,7 @@ def _columns(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple
     return check_columns(names, stored, dataset)
 
 
-def _distinct(query: Query, dataset: Dataset, stored: Mapping[str, str], columns: tuple[str, ...]) -> Distinct | None:
-    if query.unique is None and not query.latest:
-        return None
+def _distinct(query: Query, dataset: Dataset, stored: Mapping[str, str], columns: tuple[str, ...]) -> Distinct:
     if query.latest and dataset.time is None:
         raise QueryError(f"{dataset.name} has no column of times, which latest=True needs")
     short = {"url": dataset.key, "digest": "content_digest"} if dataset == COMMON_CRAWL else {}

@@ -5,6 +5,7 @@ Row groups with missing or doubtful statistics might match; the residual filter 
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -14,12 +15,13 @@ import pyarrow.compute as pc
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import UnknownColumn
 from catalogue.formatting import closest_name
-from catalogue.parquet.arrow_arrays import flags, integer, joined, moment, positions, text, true_positions
+from catalogue.parquet.arrow_arrays import integer, joined, moment, positions, text, texts, true_positions
 from catalogue.parquet.model import ColumnChunk, Order, RowGroup, number
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.surt import EVERYTHING
 
-_STATUS, _MEDIA_TYPE, _UNKNOWN_TYPE = "fetch_status", "content_mime_type", "unk"
+_STATUS, _MEDIA_TYPE = "fetch_status", "content_mime_type"
+_UNKNOWN_TYPE, _ZERO = text("unk"), integer(0, pa.int8())
 _NO_SCHEMA = pa.schema([])
 
 ALL_TYPED = "CC-MAIN-2018-39"
@@ -138,12 +140,6 @@ class ResolvedQuery:
         return self.table == COMMON_CRAWL and not (self.ordered or self.any_order or self.counts or self.draws)
 
     @property
-    def ranking(self) -> tuple[str, ...]:
-        """The columns that order rows of a crawl and subset with equal keys."""
-        others = [name for name in self.columns if name not in {*self.table.path_columns, self.table.key}]
-        return tuple(sorted(others, key=lambda name: name != self.table.time))
-
-    @property
     def with_nulls(self) -> bool:
         """Whether rows without a key match: in other datasets than Common Crawl's index, if all keys do."""
         return self.table != COMMON_CRAWL and self.is_of_everything
@@ -246,34 +242,27 @@ class Residual:
 
         Conditions on the columns ``decided``, by which the rows were already filtered, are skipped.
         """
-        query, table = self.query, self.query.table
-        known = {*rows.column_names, *table.path_columns}
+        query, table, where = self.query, self.query.table, self.query.where
+        undecided = {*rows.column_names}.difference(decided, table.path_columns)
+        masks = []
+        if table.key in undecided and not query.with_nulls:
+            masks.append(query.intervals.mask(joined(rows.column(table.key)).cast(pa.binary())))
+        if table.time in undecided and query.from_ms is not None:
+            masks.append(pc.greater_equal(rows.column(table.time), moment(query.from_ms)))
+        if table.time in undecided and query.to_ms is not None:
+            masks.append(pc.less(rows.column(table.time), moment(query.to_ms)))
+        if query.urls and "url" in undecided:
+            urls = rows.column("url")
+            masks.append(pc.is_in(urls, value_set=texts(query.urls).cast(urls.type)))
         numbers = np.arange(rows.num_rows)
-
-        def new(*columns: str) -> bool:
-            return known.issuperset(columns) and not {*decided, *table.path_columns}.issuperset(columns)
-
-        def filtered(mask: pa.BooleanArray | pa.ChunkedArray) -> None:
-            nonlocal rows, numbers
-            if pc.all(mask, skip_nulls=False, min_count=0).as_py():
-                return
+        mask = reduce(pc.and_, masks) if masks else None
+        if mask is not None and not pc.all(mask, skip_nulls=False, min_count=0).as_py():
             rows, numbers = rows.filter(mask), numbers[true_positions(mask)]
-
-        if new(table.key) and not query.with_nulls:
-            filtered(query.intervals.mask(joined(rows.column(table.key)).cast(pa.binary())))
-        if table.time and query.from_ms is not None and new(table.time):
-            filtered(pc.greater_equal(rows.column(table.time), moment(query.from_ms)))
-        if table.time and query.to_ms is not None and new(table.time):
-            filtered(pc.less(rows.column(table.time), moment(query.to_ms)))
-        if query.urls and new("url"):  # of the few rows that have a matching key
-            urls = {*query.urls}
-            inside = (url in urls for url in rows.column("url").to_pylist())
-            filtered(flags(np.fromiter(inside, bool, rows.num_rows)))
-        where = query.where
         if where and self.matching and rows.num_rows:
-            # Keys that are read later match for certain.
-            keys = [table.key] if table.key in rows.column_names else []
-            if new(*keys, *where.columns):
+            needed = {*where.columns}
+            if table.key in rows.column_names:  # keys that are read later match for certain
+                needed.add(table.key)
+            if needed & undecided and needed <= {*rows.column_names, *table.path_columns}:
                 matching = self.matching(where, rows)
                 rows, numbers = rows.take(positions(matching)), numbers[matching]
         return rows, numbers
@@ -282,11 +271,11 @@ class Residual:
 def without_unknown(name: str, values: pa.Array) -> pa.Array:
     """Replace unknown statuses of Common Crawl's index, -1, and media types, ``unk``, by null."""
     if name == _MEDIA_TYPE and len(values) and values.type == pa.string():
-        unknown = pc.equal(values, text(_UNKNOWN_TYPE))
+        unknown = pc.equal(values, _UNKNOWN_TYPE)
         return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
     if name != _STATUS or not len(values) or not pa.types.is_signed_integer(values.type):
         return values
-    unknown = pc.less(values, integer(0, values.type))
+    unknown = pc.less(values, _ZERO)
     return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
 
 

@@ -134,7 +134,7 @@ def _file(pieces: Sequence[_Piece], created_by: str) -> pa.Buffer:
 
 def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
     chunk, name = read.chunk, read.chunk.column.name
-    data = b"".join([group.cut(name, range_) for range_ in read.ranges])
+    data = b"".join([group.cut(name, part.range) for part in read.parts(group.read.ordinal)])
     dictionary = len(read.dictionary) if read.dictionary else 0
     if read.index is None and chunk.dictionary_page_offset is not None:
         dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
@@ -278,7 +278,7 @@ class _RowGroupCheck:
     def __init__(self, group: LoadedRowGroup, read: ColumnRead) -> None:
         bounds = read.chunk.bounds
         self._footer = bounds if bounds and bounds.order is Order.UNSIGNED else None
-        self._where = group.where
+        self._group = group
         self._index, self._offsets = group.read.key_index, read.index
         pages = len(read.index) if read.index else 0
         self._rows, self._nulls = [0] * pages, [0] * pages
@@ -306,8 +306,8 @@ class _RowGroupCheck:
     def _check_footer(self, found: tuple[bytes, bytes] | None) -> None:
         if self._footer and not _are_inside(found, self._footer):
             raise BadFooter(
-                f"{self._where}: it holds keys outside the bounds in the file's footer, so queries may miss rows; "
-                "run: catalogue check --read-subset 100%"
+                f"{self._group.where}: it holds keys outside the bounds in the file's footer, so queries may miss "
+                "rows; run: catalogue check --read-subset 100%"
             )
 
 

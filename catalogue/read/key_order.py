@@ -7,7 +7,7 @@ overlap, rows wait until no row with a lower key can follow.
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 from tempfile import TemporaryFile
@@ -59,12 +59,14 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
         OSError: if rows that wait cannot be written to disk.
     """
     query = plan.query
-    key, others = query.table.key, query.ranking
+    key, time = query.table.key, query.table.time
+    others = [name for name in query.columns if name not in {*query.table.path_columns, key}]
+    others.sort(key=lambda name: name != time)  # rows with equal keys are sorted by time first
     names = list(dict.fromkeys([key, *plan.schema.names]))
     schema = pa.schema([plan.row_schema.field(name) for name in names])
     for section, of_section in zip(sections(plan), pieces, strict=True):
         with ExitStack() as stack:
-            waiting = [stack.enter_context(closing(WaitingRows(schema, key, others))) for _ in section.subsets]
+            waiting = [WaitingRows(schema, key, others, stack) for _ in section.subsets]
             for rows, least in of_section:
                 if rows is not None:
                     every = rows.select(names)
@@ -206,18 +208,14 @@ class _Spilled(NamedTuple):
 class WaitingRows:
     """Rows of a crawl and subset, which are returned by key, byte by byte, then by other columns; nulls come last."""
 
-    def __init__(self, schema: pa.Schema, key: str, others: Sequence[str], most: int = _MOST) -> None:
-        """Keep at most about ``most`` bytes in memory."""
-        self._schema, self._key, self._others, self._most = schema, key, others, most
+    def __init__(self, schema: pa.Schema, key: str, others: Sequence[str], stack: ExitStack, most: int = _MOST) -> None:
+        """Keep at most about ``most`` bytes in memory, and the others in a file that ``stack`` closes."""
+        self._schema, self._key, self._others, self._stack, self._most = schema, key, others, stack, most
         self._runs: list[deque[Ascending | _Spilled]] = []
         """Parts, each of which has no lower keys than the one before it."""
         self._bytes = 0
-        self._stack = ExitStack()
         self._end = 0
         """End of the file."""
-
-    def close(self) -> None:
-        self._stack.close()
 
     def add(self, rows: pa.Table) -> None:
         part = self._by_key(rows)

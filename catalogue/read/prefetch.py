@@ -41,6 +41,8 @@ class LoadedRowGroup:
     """Bytes by column and offset in the file."""
     headers: dict[str, dict[int, PageHeader]] = field(default_factory=dict)
     """Headers of checked pages, by column and number of the page."""
+    size: int = 0
+    """Bytes in memory."""
 
     def take(self, fetch: PlannedRequest, body: bytes) -> None:
         for part in fetch.parts:
@@ -48,6 +50,7 @@ class LoadedRowGroup:
                 start = part.range.start - fetch.range.start
                 piece = body if len(part.range) == len(body) else body[start : start + len(part.range)]
                 self.pieces.setdefault(part.column, {})[part.range.start] = piece
+                self.size += len(piece)
 
     def cut(self, column: str, range_: ByteRange) -> bytes:
         pieces = self.pieces[column]
@@ -81,10 +84,6 @@ class LoadedRowGroup:
                 data = self.cut(read.chunk.column.name, read.index.extent(run))
                 found = check_pages(data, read.index, run, dictionary=read.dictionary is not None)
                 headers.update(zip(run, found, strict=True))
-
-    @property
-    def size(self) -> int:
-        return sum(len(piece) for pieces in self.pieces.values() for piece in pieces.values())
 
     @property
     def where(self) -> str:
@@ -156,7 +155,7 @@ class Prefetcher:
                         break
                     fetch = waiting.popleft()
                     size += len(fetch.range)
-                    under_way.append((fetch, None if fetch.cached else self.submit(fetch)))
+                    under_way.append((fetch, None if fetch.cached else self._executor.submit(self._get, fetch)))
                 fetch, future = under_way.popleft()
                 yield fetch, (future.result() if future else self._get(fetch)).body
                 size -= len(fetch.range)

@@ -62,15 +62,13 @@ def read(
             from catalogue.read.block_reader import block_pieces
 
             blocks = stack.enter_context(closing(block_pieces(plan, source, executor, matching, events)))
-        for rows in limited(result_of(plan, columnar, blocks), plan.query.limit):
+        tables = result_of(plan, columnar, blocks)
+        for rows in tables if plan.query.limit is None else limited(tables, plan.query.limit):
             yield from batches_of(rows.select(plan.schema.names))
 
 
-def limited(tables: Iterable[pa.Table], limit: int | None) -> Iterator[pa.Table]:
+def limited(tables: Iterable[pa.Table], limit: int) -> Iterator[pa.Table]:
     """Yield the rows up to a limit; ``tables`` is not read further than necessary."""
-    if limit is None:
-        yield from tables
-        return
     for rows in tables:
         yield rows.slice(0, limit)
         limit -= rows.num_rows
@@ -322,7 +320,7 @@ class _Reading:
 
     def _keys_that_match(self, bundle: Bundle) -> list[str]:
         """Return the key column if it is not read, because all keys match."""
-        read = {reads[0].chunk.column.name for reads in bundle.columns}
+        read = {read.chunk.column.name for read in bundle.groups[0].read.columns}
         return [] if self._key in read else [self._key]
 
     def _decoded(

@@ -187,7 +187,7 @@ class Workers:
             elif query.is_inorder:
                 pieces = map(Piece, tables, _leasts_after([each.plan for each in parts]))
                 tables = in_key_order(plan, repeat(pieces, len(sections(plan))))
-            for rows in limited(tables, query.limit):
+            for rows in tables if query.limit is None else limited(tables, query.limit):
                 yield from batches_of(rows.select(names))
 
 

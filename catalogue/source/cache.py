@@ -151,18 +151,12 @@ class CachedSource:
 
     def __init__(self, inner: Source, cache: RangeCache, observer: Observer | None = None) -> None:
         self.inner = inner
+        self.url = inner.url
+        self.connections = inner.connections
         self.cache = cache
         self._observer = observer
         """This is called with cached ranges; the inner source reports its requests."""
         self._closed = False
-
-    @property
-    def url(self) -> str:
-        return self.inner.url
-
-    @property
-    def connections(self) -> int:
-        return self.inner.connections
 
     def cached_ranges(self, path: str, pin: FileVersion) -> list[ByteRange]:
         return self.cache.cached_ranges(self.url, path, pin)

@@ -174,7 +174,7 @@ class Request:
         if self.requested is None or (size and int(size) > start):
             return Forbidden(f"{message}, although the range is inside the file")
         if start or self.pin:
-            return self._is_shorter()
+            return self.is_shorter()
         return NotParquet(f"{self.where} is not a Parquet file: it is empty")
 
     @staticmethod
@@ -183,7 +183,7 @@ class Request:
         size = headers.get("content-range", "").rpartition("/")[2].strip()
         return size if _LENGTH.fullmatch(size) else ""
 
-    def _is_shorter(self) -> FileChanged:
+    def is_shorter(self) -> FileChanged:
         return FileChanged(f"{self.where} is shorter than expected")
 
     def read(self, status: int, headers: Mapping[str, str], read: Callable[[int], bytes]) -> Response:
@@ -219,9 +219,8 @@ class Request:
         if not _LENGTH.fullmatch(length or "") and "chunked" not in headers.get("transfer-encoding", "").lower():
             raise WrongLength(f"{self.where} was sent without a length, so it may be incomplete")
         size = int(length or 0)
-        if size > MAX_DOCUMENT:
-            raise WrongLength(f"{self.where} has {size:,} bytes; at most {MAX_DOCUMENT:,} are accepted")
-        self._check_pin(size or (self.pin.size if self.pin else 0), headers)
+        self.check_document(size)
+        self.check_version(size or (self.pin.size if self.pin else 0), headers.get("etag"))
         return (ByteRange(0, size) if size else None), size
 
     def _check_range(
@@ -231,9 +230,9 @@ class Request:
             sent, total = parse_content_range(headers.get("content-range"))
             if not total:  # a range from the end ends there
                 total = self.pin.size if self.pin else sent.end if isinstance(requested, SuffixRange) else 0
-            self._check_pin(total, headers)
+            self.check_version(total, headers.get("etag"))
             if isinstance(requested, ByteRange) and sent.start == requested.start and sent.end == total < requested.end:
-                raise self._is_shorter()
+                raise self.is_shorter()
             expected = requested if not total and isinstance(requested, ByteRange) else resolve(requested, total)
         except WrongRange as error:
             raise WrongRange(f"{self.where}: {error}") from error
@@ -245,11 +244,16 @@ class Request:
             raise WrongLength(f"{self.where}: Content-Length is {length} for a range of {len(sent)} bytes")
         return sent, total
 
-    def _check_pin(self, total: int, headers: Mapping[str, str]) -> None:
-        if self.pin and total != self.pin.size:
-            raise FileChanged(f"{self.where} has {total:,} bytes; expected {self.pin.size:,}")
-        if self.pin and differ(self.pin.etag, headers.get("etag")):
-            raise FileChanged(f"{self.where} has ETag {headers['etag']!r}; expected {self.pin.etag!r}")
+    def check_document(self, size: int) -> None:
+        if size > MAX_DOCUMENT:
+            raise WrongLength(f"{self.where} has {size:,} bytes; at most {MAX_DOCUMENT:,} are accepted")
+
+    def check_version(self, size: int, etag: str | None) -> None:
+        """Raise FileChanged if size or ETag of a file are not those of ``pin``."""
+        if self.pin and size != self.pin.size:
+            raise FileChanged(f"{self.where} has {size:,} bytes; expected {self.pin.size:,}")
+        if self.pin and differ(self.pin.etag, etag):
+            raise FileChanged(f"{self.where} has ETag {etag!r}; expected {self.pin.etag!r}")
 
     def response(self, body: bytes, sent: ByteRange | None, total: int, headers: Mapping[str, str]) -> Response:
         """Check the length of the body and return the response."""
@@ -257,7 +261,7 @@ class Request:
         if len(body) > limit or (sent and len(body) < limit):
             raise WrongLength(f"{self.where}: received {len(body):,} bytes; expected {limit:,}")
         if sent is None:
-            self._check_pin(len(body), headers)
+            self.check_version(len(body), headers.get("etag"))
         return Response(
             body=body,
             start=sent.start if sent else 0,

@@ -5,8 +5,8 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import BinaryIO
 
-from catalogue.errors import CatalogueError, Forbidden, NotFound, SourceUnavailable, Unreachable
-from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange, content_range
+from catalogue.errors import CatalogueError, Forbidden, NotFound, SourceUnavailable, Unreachable, WrongLength
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import Request, RequestedRange, Response
 
 
@@ -46,19 +46,22 @@ class FolderSource:
 
 def _read(file: BinaryIO, request: Request) -> Response:
     status = os.fstat(file.fileno())
-    total = status.st_size
-    headers = {"etag": f'"{total:x}-{status.st_mtime_ns:x}"', "content-length": f"{total}"}
-    if request.requested is not None:
-        match request.requested:  # as an HTTP server does
-            case SuffixRange(length):
-                start, end = max(0, total - length), total
-            case ByteRange(start, last):
-                end = min(last, total)
-        if start >= end:
-            raise request.refuse(416, {"content-range": f"bytes */{total}"}, "")
-        headers |= {"content-range": content_range(ByteRange(start, end), total), "content-length": f"{end - start}"}
-    sent, total = request.check(headers)
-    if not sent:
-        return request.response(b"", None, 0, headers)
-    file.seek(sent.start)
-    return request.response(file.read(len(sent)), sent, total, headers)
+    size, etag = status.st_size, f'"{status.st_size:x}-{status.st_mtime_ns:x}"'
+    start, end = 0, size
+    match request.requested:
+        case None:
+            request.check_document(size)
+        case SuffixRange(length):
+            start = max(0, size - length)
+        case ByteRange(first, last):
+            start, end = first, min(last, size)
+    if request.requested is not None and start >= end:
+        raise request.refuse(416, {"content-range": f"bytes */{size}"}, "")
+    request.check_version(size, etag)
+    if isinstance(request.requested, ByteRange) and end < request.requested.end:
+        raise request.is_shorter()
+    file.seek(start)
+    body = file.read(end - start)
+    if len(body) != end - start:  # the file was cut since then
+        raise WrongLength(f"{request.where}: received {len(body):,} bytes; expected {end - start:,}")
+    return Response(body, start, size, etag, None)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult
 
 from catalogue.errors import QueryError
 from catalogue.formatting import without_secrets
@@ -59,8 +58,9 @@ def _open(host: Host, settings: Settings, clock: Clock, options: dict[str, Any])
         if url and "://" not in url:
             raise QueryError(f"there is no folder {shown}; name one that exists, or {such_as}")
         raise QueryError(f"invalid source {shown}; use a folder, or {such_as}")
-    policy = _policy(parts, settings, host)
-    file = settings.cache / f"{_host(parts)}.json" if policy.rate is not None and parts.hostname else None
+    name = (parts.hostname or "").rstrip(".")  # "example.com." is the same host
+    policy = _policy(parts.scheme, name, settings, host)
+    file = settings.cache / f"{name}.json" if policy.rate is not None and parts.hostname else None
     limiter = Limiter(policy, clock=clock, file=file)
     root = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/')}/"
     source: Source
@@ -115,14 +115,9 @@ def credentials_from() -> str | None:
     return str(credentials.method) if credentials else None
 
 
-def _host(parts: SplitResult) -> str:
-    return (parts.hostname or "").rstrip(".")  # "example.com." is the same host
-
-
-def _policy(parts: SplitResult, settings: Settings, rules: Host) -> Policy:
-    host = _host(parts)
+def _policy(scheme: str, host: str, settings: Settings, rules: Host) -> Policy:
     policy = Policy()
-    if parts.scheme == "s3":
+    if scheme == "s3":
         policy = S3_COMMON_CRAWL if host == "commoncrawl" else Policy(connections=32)
     elif any(host == name or host.endswith("." + name) for name in _COMMON_CRAWL_HOSTS):
         policy = COMMON_CRAWL if settings.hosts else replace(COMMON_CRAWL, elsewhere=ELSEWHERE)

@@ -17,9 +17,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from catalogue.errors import Blocked, SourceUnavailable, Throttled
 from catalogue.settings import HOSTS
@@ -75,6 +76,9 @@ class RateLimitState(NamedTuple):
         )
 
 
+_Change: TypeAlias = Callable[[RateLimitState], RateLimitState]
+
+
 class StateFile:
     """The state of one host in a file, for one thread at a time."""
 
@@ -89,8 +93,10 @@ class StateFile:
     def __del__(self) -> None:
         self._close()
 
-    def change(self, change: Callable[[RateLimitState], RateLimitState], clock: Callable[[], float]) -> RateLimitState:
-        """Change the state and return the new one; ``clock`` is read under the lock, so that no time is in the future.
+    def change(self, change: _Change, clock: Callable[[], float]) -> tuple[RateLimitState, RateLimitState]:
+        """Change the state; return the one before and the new one.
+
+        ``clock`` is read under the lock, so that no time is in the future.
 
         Raises:
             TimeoutError: if another process holds the lock for too long; it may be suspended.
@@ -107,7 +113,7 @@ class StateFile:
                 text = json.dumps(after._asdict()).encode().ljust(_SIZE)
                 os.pwrite(self._file, text, 0)
                 self._written = text, after
-            return after
+            return before, after
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
@@ -241,7 +247,7 @@ class Limiter:
 
     @property
     def state(self) -> RateLimitState:
-        return self._update(lambda state: state)
+        return self._update(lambda state: state)[1]
 
     def acquire(self, max_wait: float = math.inf, notify: Callable[[str], None] = lambda _: None) -> float:
         """Wait for permission to make one request; return its time, for ``succeeded`` and ``blocked``.
@@ -256,14 +262,7 @@ class Limiter:
         until = self.clock.now() + max_wait
         while True:
             now = self.clock.now()
-            before = RateLimitState()
-
-            def reserve(state: RateLimitState, now: float = now) -> RateLimitState:
-                nonlocal before
-                before = state
-                return self._reserve_slot(state, now, until)
-
-            after = self._update(reserve)
+            before, after = self._update(partial(self._reserve_slot, now=now, until=until))
             if before.blocks > len(self.policy.pauses) and now < before.paused_until:
                 raise Blocked(self._blocked_message(before.paused_until - now))
             if now < before.paused_until:
@@ -366,7 +365,7 @@ class Limiter:
             pause = self.policy.pauses[min(state.blocks, len(self.policy.pauses) - 1)]
             return state._replace(blocks=state.blocks + 1, probed=None, paused_until=now + pause)
 
-        after = self._update(change)
+        _, after = self._update(change)
         pause = max(0.0, after.paused_until - now)
         if after.blocks > len(self.policy.pauses):
             raise Blocked(self._blocked_message(pause))
@@ -393,20 +392,20 @@ class Limiter:
             f"Run the same command again after {at}, or with a lower rate{self.policy.elsewhere}"
         )
 
-    def _update(self, change: Callable[[RateLimitState], RateLimitState]) -> RateLimitState:
-        """Change the state; without a usable file, it is not shared."""
+    def _update(self, change: _Change) -> tuple[RateLimitState, RateLimitState]:
+        """Change the state; return the one before and the new one. Without a usable file, it is not shared."""
         with self._lock:
             if self._file is not None:
                 try:
-                    self._memory = self._file.change(change, self.clock.now)
+                    before, self._memory = self._file.change(change, self.clock.now)
                 except TimeoutError:  # the process with the lock may be suspended; the next request tries again
                     pass
                 except OSError:
                     self._file = None
                 else:
-                    return self._memory
-            self._memory = change(self._memory)
-            return self._memory
+                    return before, self._memory
+            before, self._memory = self._memory, change(self._memory)
+            return before, self._memory
 
 
 def long_wait_error(reason: str, seconds: float) -> Throttled:

@@ -73,6 +73,8 @@ class PoliteSource:
         a number in [0, 1), so that clients do not retry at the same moment.
         """
         self.inner = inner
+        self.url = inner.url
+        self.connections = inner.connections
         self.limiter = limiter
         self.notify = notify
         self._jitter = jitter
@@ -96,14 +98,6 @@ class PoliteSource:
         self._given_up: tuple[str, float] | None = None
         """Reason, and end of the time without requests."""
         self._recent: deque[bool] = deque(maxlen=_RECENT)
-
-    @property
-    def url(self) -> str:
-        return self.inner.url
-
-    @property
-    def connections(self) -> int:
-        return self.inner.connections
 
     @property
     def requests(self) -> int:

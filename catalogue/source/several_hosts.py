@@ -87,14 +87,11 @@ class SeveralHosts(PoliteSource):
         """Take the options of ``PoliteSource``."""
         super().__init__(sources[0].inner, sources[0].limiter, **options)
         self._uses = [_Use(*each) for each in zip(rules, sources, strict=True)]
+        self.connections = sum(each.connections for each in sources)
         self._changed = Condition()
 
     def hosts_of(self, path: str = "") -> list[PoliteSource]:
         return [each.source for each in self._uses if not path or each.may_have(path)]
-
-    @property
-    def connections(self) -> int:
-        return sum(each.connections for each in self.hosts_of())
 
     @property
     def ignores_suffixes(self) -> bool:

@@ -51,29 +51,17 @@ def row_group_of(key: str) -> tuple[str, int] | None:
 
 
 def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
-    """Create the tables of an empty file, or check and migrate existing ones."""
+    """Create the tables of an empty file, or check and migrate existing ones.
+
+    Raises:
+        StoreError: if it is another file or of a newer version.
+        StoreDamaged: if the version or the layout is invalid.
+    """
     run = connection.execute
     run("PRAGMA trusted_schema=OFF")
     run("PRAGMA cell_size_check=ON")
     if _is_empty(connection):
         _create(connection, path, busy_seconds)
-    check_header(connection, path)
-    if number(connection, "PRAGMA user_version") < VERSION:
-        _migrate(connection)
-    _check_layout(connection, path)
-    run("PRAGMA synchronous=FULL")
-    run(f"PRAGMA journal_size_limit={_LOG_LIMIT}")
-    with suppress(sqlite3.OperationalError):  # sqlitedict may have set another; fails if read-only
-        run("PRAGMA journal_mode=WAL")
-
-
-def check_header(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that a file is a store.
-
-    Raises:
-        StoreError: if it is another file or of a newer version.
-        StoreDamaged: if the version is invalid.
-    """
     if number(connection, "PRAGMA application_id") != APPLICATION_ID:
         raise StoreError(f"{path} is a SQLite file, but not a store of footers; choose another data folder")
     version = number(connection, "PRAGMA user_version")
@@ -81,6 +69,13 @@ def check_header(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(f"{path} was written by a newer version of this tool (store version {version}); upgrade it")
     if version < 1:
         raise StoreDamaged(f"{path} is damaged: it claims to be of version {version}; run: catalogue check --repair")
+    if version < VERSION:
+        _migrate(connection)
+    _check_layout(connection, path)
+    run("PRAGMA synchronous=FULL")
+    run(f"PRAGMA journal_size_limit={_LOG_LIMIT}")
+    with suppress(sqlite3.OperationalError):  # sqlitedict may have set another; fails if read-only
+        run("PRAGMA journal_mode=WAL")
 
 
 def number(connection: sqlite3.Connection, query: str) -> int:

@@ -22,7 +22,9 @@ from catalogue.commoncrawl.datasets import (
     parse_path_list,
 )
 from catalogue.commoncrawl.manifests import COLLINFO, MANIFEST_NAME, Crawl, IndexFile, parse_collinfo, parse_manifest
-from catalogue.errors import BadCdx, FormatError, StoreDamaged, StoreError
+from catalogue.errors import BadCdx, FormatError, NotHarvested, StoreDamaged, StoreError
+from catalogue.formatting import closest_name
+from catalogue.settings import STORE_NAME
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Response
 from catalogue.source.retry import PoliteSource
@@ -114,6 +116,17 @@ def load_dataset(store: Store) -> Dataset | None:
     """Return the definition of the dataset; None for Common Crawl's index."""
     document = store.get("documents", DATASET_DOCUMENT)
     return dataset_from_json(document.data) if document else None
+
+
+def undefined_dataset(folder: Path, name: str | None) -> NotHarvested:
+    """Return the error that a folder has no dataset of this name."""
+    similar = closest_name(name or "", (path.parent.name for path in folder.glob(f"*/{STORE_NAME}")))
+    hint = f"did you mean {similar}? if not, " if similar else ""
+    return NotHarvested(
+        f"there is no dataset {name} in {folder} yet; {hint}"
+        f"run: catalogue harvest --table {name} --key COLUMN --manifest PATH",
+        call="define('COLUMN', manifest='PATH'), then cat.harvest()",
+    )
 
 
 def save_dataset(store: Store, table: Dataset, paths: tuple[str, ...] = ()) -> None:

@@ -223,7 +223,8 @@ def canonical_host(host: str, era: Era) -> str:
         host = _to_ascii(host)
     if "." in host:
         host = _DOTS.sub(".", host.lstrip(".")).removesuffix(".")
-    return _ipv4(host) or _escaped(host.lower(), era).lower()
+    address = _ipv4(host) if host[-1:].isdecimal() else None
+    return address or _escaped(host.lower(), era).lower()
 
 
 def strip_www(host: str) -> str:
@@ -266,8 +267,6 @@ def _label_to_ascii(label: str) -> str:
 
 def _ipv4(host: str) -> str | None:
     """Return the usual spelling of an IPv4 address given as one number, octal or decimal."""
-    if not host[-1:].isdecimal():
-        return None
     if whole := _WHOLE_IPV4.fullmatch(host):
         number = int(whole[1])
         return ".".join(map(str, (number & 0xFFFFFFFF).to_bytes(4, "big"))) if number <= _MAX_LONG else None

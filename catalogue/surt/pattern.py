@@ -104,23 +104,30 @@ class Pattern:
     """The URL to match in no other spelling; None unless the pattern is exact and has a scheme."""
 
 
-def parse_pattern(text: str, match: Match | None = None) -> Pattern:
+def parse_pattern(pattern: str, match: Match | None = None) -> Pattern:
     """Parse a pattern in one of the forms above, or by ``match`` whatever its form.
 
     Raises:
         QueryError: if it is invalid or contradicts ``match``; the message shows a valid one.
     """
-    typed = text.strip()
+    typed = pattern.strip()
     if KNOWN_SCHEME.match(typed):  # other blanks are part of a key
-        typed = text.strip(BLANKS)
+        typed = pattern.strip(BLANKS)
+    if typed == "*" and match in {None, Match.DOMAIN, Match.PREFIX}:
+        return Pattern(typed, match or Match.DOMAIN, (EVERYTHING,))
+    text = without_surplus_slashes(typed)
     try:
-        return _parse(typed, match)
+        _check(text, has_surplus_slashes=text != typed)
+        match, url = _by_form(text) if match is None else (match, _by_match(text, match))
+        intervals = merge(_INTERVALS[match](url))
     except _Refused as refused:
         reason = str(refused)
         separator = "" if reason.startswith(_NO_TLD) else " "
         if _LIST_THEM not in reason:
             reason += "; patterns look like example.com/page, example.com/* or *.example.com"
         raise QueryError(f"{typed[:200]!r}{separator}{reason}") from None
+    exact_url = typed if match is Match.EXACT and KNOWN_SCHEME.match(typed) else None
+    return Pattern(typed, match, intervals, exact_url)
 
 
 def exact_keys(text: str) -> tuple[str, ...]:
@@ -138,16 +145,6 @@ def exact_keys(text: str) -> tuple[str, ...]:
 
 class _Refused(Exception):
     """Why a pattern is invalid, as the rest of a sentence that starts with the pattern."""
-
-
-def _parse(typed: str, match: Match | None) -> Pattern:
-    if typed == "*" and match in {None, Match.DOMAIN, Match.PREFIX}:
-        return Pattern(typed, match or Match.DOMAIN, (EVERYTHING,))
-    text = without_surplus_slashes(typed)
-    _check(text, has_surplus_slashes=text != typed)
-    match, url = _by_form(text) if match is None else (match, _by_match(text, match))
-    exact_url = typed if match is Match.EXACT and KNOWN_SCHEME.match(typed) else None
-    return Pattern(typed, match, merge(_INTERVALS[match](url)), exact_url)
 
 
 def _check(typed: str, *, has_surplus_slashes: bool) -> None:
@@ -220,19 +217,17 @@ def _parts(url: str) -> Parts:
     if not url:
         raise _Refused("names no host")
     parts = split(url)
-    if parts.host.startswith(".") or not _is_host(parts.host, in_url=bool(KNOWN_SCHEME.match(url))):
+    if KNOWN_SCHEME.match(url):
+        is_host = _HOST_IN_URL.fullmatch(parts.host) is not None
+    else:
+        # "a.com,b.com" is a list, and "com,example" is a key.
+        is_list = "," in parts.host and len({"." in part for part in parts.host.split(",")}) == 1
+        is_host = not is_list and _HOST.fullmatch(canonical_host(parts.host, NEWEST)) is not None
+    if parts.host.startswith(".") or not is_host:
         raise _Refused(f"has {parts.host[:100]!r} where a host should be")
     if parts.port is not None and parts.port not in _PORTS:
         raise _Refused(f"has the port {parts.port}, and {_PORTS[-1]} is the highest")
     return parts
-
-
-def _is_host(host: str, *, in_url: bool) -> bool:
-    if in_url:
-        return _HOST_IN_URL.fullmatch(host) is not None
-    # Without a scheme "a.com,b.com" is a list, and "com,example" is a key.
-    mixed = len({"." in part for part in host.split(",")}) > 1
-    return ("," not in host or mixed) and _HOST.fullmatch(canonical_host(host, NEWEST)) is not None
 
 
 def _eras(url: str) -> tuple[Era, ...]:
@@ -315,8 +310,7 @@ class Keys(enum.Enum):
 
 
 def parse_key_pattern(text: str, keys: Keys, match: Match | None = None) -> Pattern:
-    if keys is Keys.URL:
-        return parse_pattern(text, match)
+    """Parse a pattern of host names or text; see ``parse_pattern`` for URLs."""
     typed = text if keys is Keys.TEXT else text.strip()
     if _SURROGATES.search(typed):
         raise QueryError(f"{typed[:200]!r} is not valid text")
@@ -339,7 +333,10 @@ def parse_key_patterns(
     """Parse patterns; with ``exact_url`` each must be a complete URL."""
     if exact_url and match not in {None, Match.EXACT}:
         raise QueryError(f"exact_url=True matches one URL, and match='{match.value}' others; leave out one of them")
-    patterns = [parse_key_pattern(text, keys, match) for text in texts]
+    if keys is Keys.URL:
+        patterns = [parse_pattern(text, match) for text in texts]
+    else:
+        patterns = [parse_key_pattern(text, keys, match) for text in texts]
     for pattern in patterns if exact_url else ():
         if pattern.url is None:
             raise QueryError(

@@ -1,11 +1,9 @@
 """What is stored of each crawl, in one state of the store."""
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from shutil import copyfile
 from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.crawls import SUBSETS
@@ -16,9 +14,7 @@ from catalogue.store.database import Store
 from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.tables_state import (
-    TABLES_FOLDER,
     CrawlState,
-    TablesState,
     fresh_state,
     read_state,
     table_path,
@@ -36,34 +32,6 @@ MARGIN = 31 * 24 * 60 * 60 * 1000
 """Milliseconds by which a crawl may have been fetched outside of its listed times."""
 
 
-def usable_folder(
-    data: Path,
-    store: Store,
-    dataset: Dataset,
-    temporary_folder: Callable[[], Path],
-    notify: Callable[[str], None],
-    *,
-    changes: bool = False,
-) -> Path:
-    """Return the folder of the tables, or a copy if they are out of date, or need ``changes``, and are read-only."""
-    folder = data / TABLES_FOLDER
-    if not store.read_only or (not changes and fresh_state(folder, store, dataset.key)):
-        return folder
-    if not (temporary_folder() / TABLES_FOLDER).exists():
-        notify(f"{data} is read-only; its tables are updated in a temporary copy")
-    return copied_folder(data, temporary_folder())
-
-
-def copied_folder(data: Path, temporary_folder: Path) -> Path:
-    copy = temporary_folder / TABLES_FOLDER
-    if not copy.exists():
-        copy.mkdir()
-        with suppress(OSError):  # they are made again then
-            for file in (data / TABLES_FOLDER).iterdir():
-                copyfile(file, copy / file.name)  # without its mode, which may be read-only
-    return copy
-
-
 class StoredCrawls:
     """The stored crawls, by their tables, which are opened when they are needed.
 
@@ -75,28 +43,11 @@ class StoredCrawls:
         folder: Path,
         store: Store,
         dataset: Dataset,
-        tables: TablesState,
-        writable: Callable[[], Path] | None = None,
-    ) -> None:
-        self.tables = tables
-        self.crawl_rows: list[dict[str, Any]] | None = None
-        """The rows of the view ``crawls``, if they were read."""
-        self._folder, self._store, self._dataset = folder, store, dataset
-        self._writable = writable or (lambda: folder)
-        self._footers: StoredFooters | None = None
-        self._opened: dict[str, CrawlTable | None] = {}
-
-    @classmethod
-    def open(
-        cls,
-        folder: Path,
-        store: Store,
-        dataset: Dataset,
         *,
         indexes: bool = False,
         notify: Callable[[str], None] = lambda _: None,
         writable: Callable[[], Path] | None = None,
-    ) -> "StoredCrawls":
+    ) -> None:
         """Open the tables, updated if the store has changed; see ``update_tables``.
 
         ``writable`` returns the folder where damaged tables can be made again, if it is another one.
@@ -106,7 +57,13 @@ class StoredCrawls:
             from catalogue.tables.update_tables import update_tables
 
             state = update_tables(folder, store, dataset, indexes=indexes, notify=notify)
-        return cls(folder, store, dataset, state, writable)
+        self.tables = state
+        self.crawl_rows: list[dict[str, Any]] | None = None
+        """The rows of the view ``crawls``, if they were read."""
+        self._folder, self._store, self._dataset = folder, store, dataset
+        self._writable = writable or (lambda: folder)
+        self._footers: StoredFooters | None = None
+        self._opened: dict[str, CrawlTable | None] = {}
 
     def table(self, crawl: str) -> "CrawlTable | None":
         """Return the table of a crawl, if it has one; make it again if it is damaged."""
@@ -201,39 +158,34 @@ class StoredCrawls:
     def _state(self, crawl: str) -> CrawlState:
         return self.tables.crawls.get(crawl) or CrawlState()
 
-    def subsets(self, crawl: str) -> list[str]:
+    def subsets(self, crawl: str, among: Sequence[str] = ()) -> list[str]:
+        """Return the harvested subsets, or those ``among`` some that may have files; without a manifest, all may."""
         state = self._state(crawl)
-        return sorted({*state.files, *state.failures, *(each for each in state.requested if each in state.listed)})
+        found = {*state.files, *state.failures, *(each for each in state.requested if each in state.listed)}
+        if among:
+            found = (found | (state.listed.keys() or {*among})) & {*among}
+        return sorted(found)
 
     def subsets_not_requested(self, crawl: str) -> set[str]:
         """Return the subsets that may have files, but of which no harvest requested any."""
         return (self._state(crawl).listed.keys() or {*SUBSETS}) - {*self.subsets(crawl)}
-
-    def _chosen(self, crawl: str, subsets: Sequence[str]) -> list[str]:
-        """Return the subsets that may have files.
-
-        Without a manifest, each selected subset may have files.
-        """
-        found = {*self.subsets(crawl)}
-        if subsets:
-            found = (found | (self._state(crawl).listed.keys() or {*subsets})) & {*subsets}
-        return sorted(found)
 
     def has_files(self, crawl: str, subsets: Sequence[str] = ()) -> bool:
         return any(not subsets or subset in subsets for subset in self._state(crawl).files)
 
     def answers(self, crawl: str, subsets: Sequence[str]) -> bool:
         """Return whether files of one of the subsets are stored, or the manifest has none."""
-        is_empty = bool(subsets and self._state(crawl).listed) and not self._chosen(crawl, subsets)
-        return is_empty or self.has_files(crawl, subsets)
+        if self.has_files(crawl, subsets):
+            return True
+        return bool(subsets and self._state(crawl).listed) and not self.subsets(crawl, subsets)
 
     def row_groups(self, crawl: str, subsets: Sequence[str]) -> int:
-        return sum(self._state(crawl).row_groups.get(subset, 0) for subset in self._chosen(crawl, subsets))
+        return sum(self._state(crawl).row_groups.get(subset, 0) for subset in self.subsets(crawl, subsets))
 
     def missing(self, crawl: str, subsets: Sequence[str] = ()) -> tuple[str, ...]:
         """Return a sentence for each incomplete subset."""
         state, found = self._state(crawl), []
-        for subset in self._chosen(crawl, subsets):
+        for subset in self.subsets(crawl, subsets):
             stored, failed, listed = (each.get(subset, 0) for each in (state.files, state.failures, state.listed))
             total = max(listed, stored + failed)  # the list may have been deleted
             what = f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested"
@@ -257,15 +209,14 @@ class StoredCrawls:
         if (table := self.table(crawl)) is None:
             return []
         intervals = query.intervals if query else ALL_KEYS
-        may_match = self._may_match(crawl, query)
-        chosen = self._chosen(crawl, subsets)
+        has_times = query and (query.from_ms, query.to_ms) != (None, None)
+        may_match = self._in_times(crawl, query.from_ms, query.to_ms) if query and has_times else bool
+        chosen = self.subsets(crawl, subsets)
         found = (table.files(subset, intervals, may_match, by_footers=by_footers) for subset in chosen)
         return sorted((file for files in found for file in files), key=lambda file: file.path)
 
-    def _may_match(self, crawl: str, query: "ResolvedQuery | None") -> Callable[[dict[str, Any]], bool]:
-        if query is None or (query.from_ms is None and query.to_ms is None):
-            return bool
-        earliest, latest, times = query.from_ms, query.to_ms, self._times.get(crawl)
+    def _in_times(self, crawl: str, earliest: int | None, latest: int | None) -> Callable[[dict[str, Any]], bool]:
+        times = self._times.get(crawl)
 
         def may_match(values: dict[str, Any]) -> bool:
             first, last = values["first_fetch"], values["last_fetch"]

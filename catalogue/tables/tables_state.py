@@ -7,12 +7,13 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from shutil import copyfile
 from zlib import crc32
 
 from catalogue.atomic_files import whole_file
 from catalogue.store.database import Store
 
-TABLES_FOLDER = "tables"
+TABLES_FOLDER, STATE_NAME = "tables", "state.json"
 
 _LAYOUT = 5
 """Tables of another version are made again."""
@@ -67,8 +68,14 @@ class TablesState:
         return self.store.partition(":")[0]
 
 
-def state_path(folder: Path) -> Path:
-    return folder / "state.json"
+def copied_folder(data: Path, temporary_folder: Path) -> Path:
+    copy = temporary_folder / TABLES_FOLDER
+    if not copy.exists():
+        copy.mkdir()
+        with suppress(OSError):  # they are made again then
+            for file in (data / TABLES_FOLDER).iterdir():
+                copyfile(file, copy / file.name)  # without its mode, which may be read-only
+    return copy
 
 
 def table_path(folder: Path, crawl: str) -> Path:
@@ -82,7 +89,7 @@ def values_path(folder: Path, crawl: str) -> Path:
 def read_state(folder: Path) -> TablesState | None:
     """Return the state; None if it is missing, damaged or of another version."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        checksum, _, packed = state_path(folder).read_bytes().partition(b"\n")
+        checksum, _, packed = (folder / STATE_NAME).read_bytes().partition(b"\n")
         if int(checksum) == crc32(packed):
             values = json.loads(packed)
             if values.pop("layout") == _LAYOUT:
@@ -93,7 +100,7 @@ def read_state(folder: Path) -> TablesState | None:
 
 def write_state(folder: Path, state: TablesState) -> None:
     packed = json.dumps(asdict(state) | {"layout": _LAYOUT}, separators=(",", ":")).encode()
-    with whole_file(state_path(folder)) as file:
+    with whole_file(folder / STATE_NAME) as file:
         file.write(b"%d\n%b" % (crc32(packed), packed))
 
 

@@ -19,11 +19,11 @@ from catalogue.store.stored_lists import VALUES, listed_files, manifests, reques
 from catalogue.tables.make_table import FooterRows, make_table
 from catalogue.tables.table_file import TableDamaged, TableFile, write_table
 from catalogue.tables.tables_state import (
+    STATE_NAME,
     CrawlState,
     TablesState,
     fresh_state,
     read_state,
-    state_path,
     table_path,
     values_path,
     write_state,
@@ -58,7 +58,7 @@ def update_tables(
         StoreLocked: if another process updates them for too long.
     """
     with _writing(folder, busy_seconds):
-        if not state_path(folder).exists() and (files := store.count("files")) >= _MANY:
+        if not (folder / STATE_NAME).exists() and (files := store.count("files")) >= _MANY:
             notify(f"making the tables of {files:,} stored files; later commands use them")
         state = fresh_state(folder, store, dataset.key, indexes=indexes)  # another process may have updated them
         return state if state and not values else _Update(folder, store, dataset, decoded, values).run()

@@ -1,6 +1,6 @@
 """Rows that wait for others come back in order, from memory and from a file."""
 
-from contextlib import closing
+from contextlib import ExitStack
 from random import Random
 
 import pyarrow as pa
@@ -51,7 +51,8 @@ def test_rows_come_by_key_and_the_other_columns(most: int) -> None:
     chance = Random(most)
     for _ in part_of(range(20), 3):
         added: list[Row] = []
-        with closing(WaitingRows(SCHEMA, "key", OTHERS, most)) as waiting:
+        with ExitStack() as stack:
+            waiting = WaitingRows(SCHEMA, "key", OTHERS, stack, most)
             found: list[pa.Table] = []
             for lowest in "abcdefgh":
                 for _ in range(chance.randrange(3)):
@@ -69,7 +70,8 @@ def test_rows_come_by_key_and_the_other_columns(most: int) -> None:
 
 def test_rows_that_are_in_order_are_not_copied() -> None:
     rows = table([(f"{number:03}", number, None) for number in range(100)])
-    with closing(WaitingRows(SCHEMA, "key", OTHERS)) as waiting:
+    with ExitStack() as stack:
+        waiting = WaitingRows(SCHEMA, "key", OTHERS, stack)
         waiting.add(rows)
         (found,) = waiting.below(END)
     assert found.column("key").chunk(0).buffers()[2].address == rows.column("key").chunk(0).buffers()[2].address

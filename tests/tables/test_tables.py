@@ -54,7 +54,7 @@ def mirrored(mirror: Path) -> dict[str, StoredFile]:
 
 def test_tables_of_every_era_have_what_the_footers_have(tmp_path: Path, mirrored: dict[str, StoredFile]) -> None:
     with stored_footers(tmp_path, mirrored) as store:
-        tables = StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
+        tables = StoredCrawls(tmp_path / "tables", store, COMMON_CRAWL)
         assert footers_of(tables) == {path: decode_footer(each.data, each.size) for path, each in mirrored.items()}
         assert {each.path: each.stored for each in files_of(tables)} == {
             path: replace(each, data=b"") for path, each in mirrored.items()
@@ -82,7 +82,7 @@ OPTIONS: list[dict[str, Any]] = [
 def test_tables_of_any_writer_have_what_the_footers_have(tmp_path: Path) -> None:
     values = values_of([small_file(**options) for options in OPTIONS])
     with stored_footers(tmp_path, values) as store:
-        found = footers_of(StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL))
+        found = footers_of(StoredCrawls(tmp_path / "tables", store, COMMON_CRAWL))
         assert found == {path: decode_footer(each.data, each.size) for path, each in values.items()}
 
 
@@ -98,7 +98,7 @@ def test_tables_of_strange_footers_have_what_the_footers_have(tmp_path: Path) ->
         except FormatError:
             continue
     with stored_footers(tmp_path, values) as store:
-        tables = StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
+        tables = StoredCrawls(tmp_path / "tables", store, COMMON_CRAWL)
         found = footers_of(tables)
         undecodable = {path for state in tables.tables.crawls.values() for path in state.undecodable}
         present = {path: each for path, each in expected.items() if path not in undecodable and each.row_groups}
@@ -112,7 +112,7 @@ def test_tables_of_strange_footers_have_what_the_footers_have(tmp_path: Path) ->
 def opened(tmp_path_factory: pytest.TempPathFactory, mirrored: dict[str, StoredFile]) -> Iterator[StoredCrawls]:
     folder = tmp_path_factory.mktemp("opened")
     with stored_footers(folder, mirrored) as store:
-        yield StoredCrawls.open(folder / "tables", store, COMMON_CRAWL)
+        yield StoredCrawls(folder / "tables", store, COMMON_CRAWL)
 
 
 KEYS = st.text("abcdeghmnoprtwz,)/é", max_size=6)
@@ -155,15 +155,15 @@ def test_finds_the_row_groups_that_may_match(
 def test_a_crawl_without_a_valid_footer_has_no_table(tmp_path: Path) -> None:
     good = values_of([small_file()])
     with stored_footers(tmp_path, {path_of(0): stored_file(b"no footer")}) as store:
-        tables = StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
+        tables = StoredCrawls(tmp_path / "tables", store, COMMON_CRAWL)
         (state,) = tables.tables.crawls.values()
         assert (footers_of(tables), state.failures) == ({}, {"warc": 1})
         store.put("files", good.items())
-        tables = StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
+        tables = StoredCrawls(tmp_path / "tables", store, COMMON_CRAWL)
         (state,) = tables.tables.crawls.values()
         assert ([*footers_of(tables)], state.failures) == ([path_of(0)], {})
         store.put("files", [(path_of(0), stored_file(b"no footer"))])
-        assert footers_of(StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)) == {}
+        assert footers_of(StoredCrawls(tmp_path / "tables", store, COMMON_CRAWL)) == {}
         assert [*(tmp_path / "tables").glob("*.parquet")] == []
 
 
@@ -171,24 +171,24 @@ def test_changes_of_the_store_change_one_table(tmp_path: Path, mirrored: dict[st
     folder = tmp_path / "tables"
     first, *others = mirrored
     with stored_footers(tmp_path, {path: mirrored[path] for path in others}) as store:
-        StoredCrawls.open(folder, store, COMMON_CRAWL)
+        StoredCrawls(folder, store, COMMON_CRAWL)
         before = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
         store.put("files", [(first, mirrored[first])])
         file = index_file(first)
         assert file
-        tables = StoredCrawls.open(folder, store, COMMON_CRAWL)
+        tables = StoredCrawls(folder, store, COMMON_CRAWL)
         assert first in footers_of(tables)
         after = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
         assert {name for name in after if before.get(name) != after[name]} == {f"{file.crawl}.parquet"}
         store.delete("files", [path for path in mirrored if f"crawl={file.crawl}/" in path])
-        assert file.crawl not in StoredCrawls.open(folder, store, COMMON_CRAWL).crawls
+        assert file.crawl not in StoredCrawls(folder, store, COMMON_CRAWL).crawls
         assert not (folder / f"{file.crawl}.parquet").exists()
 
 
 def test_tables_are_parquet_files(opened: StoredCrawls, mirrored: dict[str, StoredFile], tmp_path: Path) -> None:
     del opened
     with stored_footers(tmp_path, mirrored) as store:
-        StoredCrawls.open(tmp_path / "tables", store, COMMON_CRAWL)
+        StoredCrawls(tmp_path / "tables", store, COMMON_CRAWL)
         state = store.state()
     for path in (tmp_path / "tables").glob("*.parquet"):
         table = pq.read_table(path)

@@ -35,12 +35,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def folder(store: Store) -> Path:
     folder = store.path.parent / "tables"
-    StoredCrawls.open(folder, store, COMMON_CRAWL)
+    StoredCrawls(folder, store, COMMON_CRAWL)
     return folder
 
 
 def contents(folder: Path, store: Store) -> list[tuple[object, ...]]:
-    stored = StoredCrawls.open(folder, store, COMMON_CRAWL)
+    stored = StoredCrawls(folder, store, COMMON_CRAWL)
     return [
         (file.path, file.least, group.ordinal, *group.chunks.items())
         for crawl in stored.crawls
@@ -125,7 +125,7 @@ for text in sys.stdin:
     if not (child := os.fork()):
         with Store(path) as store:
             sys.addaudithook(hook)
-            StoredCrawls.open(path.parent / "tables", store, COMMON_CRAWL)
+            StoredCrawls(path.parent / "tables", store, COMMON_CRAWL)
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
@@ -158,7 +158,7 @@ def test_a_kill_at_any_step_loses_nothing(folder: Path, store: Store, tmp_path: 
 
 def test_tables_that_another_process_has_changed(folder: Path, store: Store) -> None:
     (path,) = folder.glob("*.parquet")
-    opened = StoredCrawls.open(folder, store, COMMON_CRAWL)
+    opened = StoredCrawls(folder, store, COMMON_CRAWL)
     store.put("files", [(path_of(8), stored_file(raw_footer(small_file()), size=5000))])
     expected = contents(folder, store)
     content = path.read_bytes()
