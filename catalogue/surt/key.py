@@ -179,7 +179,8 @@ def split(url: str) -> Parts:
 
 def without_surplus_slashes(url: str) -> str:
     """Remove slashes that some URLs of the index have between ``https://`` and the host."""
-    return _TYPED_SLASHES.sub(r"\1", url)
+    found = _TYPED_SLASHES.match(url)
+    return found[1] + url[found.end() :] if found else url
 
 
 def no_key(url: str, why: str) -> QueryError:
