@@ -23,12 +23,22 @@ from catalogue.cdx.lines import COLUMNS, FIELDS, lines_of
 from catalogue.commoncrawl.crawls import SUBSETS, has_columnar_index
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
-from catalogue.parquet.arrow_arrays import arrow_memory, bounds_and_bytes, flags, integers, positions, text, texts
+from catalogue.parquet.arrow_arrays import (
+    arrow_memory,
+    bounds_and_bytes,
+    flags,
+    integers,
+    joined,
+    positions,
+    text,
+    texts,
+)
 
 _STATUS, _RECORD_ID, _NUMBERS = "status", "recordid", ("offset", "length")
 _REQUIRED = ("url", "filename")
 _UNKNOWN = ("", "-", "unk")
 """Unknown values; the last one is a media type that the server did not send."""
+_UNKNOWN_TEXTS = texts(_UNKNOWN)
 _JSON = pa.schema([(name, pa.string()) for name in FIELDS])
 
 _CAPTURES = pa.schema([SCHEMA.field(name) for name in COLUMNS])
@@ -71,10 +81,9 @@ class _Invalid(Exception):
 
 def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
     keys, times, objects = _parts(data)
-    written = _objects(objects)
-    if any(written[name].null_count for name in _REQUIRED):
+    fields = _objects(objects)
+    if any(fields[name].null_count for name in _REQUIRED):
         raise _Invalid
-    fields = {name: written[name] if name in _REQUIRED else _known(written[name]) for name in FIELDS}
     archives = pc.split_pattern(fields["filename"], "/", max_splits=1, reverse=True)
     folders = archives.flatten().take(archives.offsets[:-1]).dictionary_encode()
     places = [_place(crawl, folder) for folder in folders.dictionary.to_pylist()]
@@ -101,8 +110,8 @@ def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]
     return keys, times, objects
 
 
-def _objects(objects: pa.BinaryArray) -> pa.RecordBatch:
-    """Parse JSON objects, one a line.
+def _objects(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
+    """Parse JSON objects, one a line; unknown values of fields that are not required are null.
 
     Arrow reads consecutive objects wherever their lines end, so the number of rows shows whether a line has more. It
     starts a thread, which takes longer than parsing a few lines here.
@@ -124,11 +133,11 @@ def _objects(objects: pa.BinaryArray) -> pa.RecordBatch:
         return _parsed(objects)
     if len(table) != len(objects):
         raise _Invalid
-    (batch,) = table.combine_chunks().to_batches()
-    return batch
+    columns = {name: joined(table.column(name)) for name in FIELDS}
+    return {name: values if name in _REQUIRED else _known(values) for name, values in columns.items()}
 
 
-def _parsed(objects: pa.BinaryArray) -> pa.RecordBatch:
+def _parsed(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
     parsed = []
     for written in objects.to_pylist():
         pairs = [(name, value) for name, value in _decoded(written) if name in FIELDS]
@@ -136,12 +145,15 @@ def _parsed(objects: pa.BinaryArray) -> pa.RecordBatch:
         if len(values) != len(pairs) or not _TYPES.issuperset(map(type, values.values())):
             raise _Invalid
         parsed.append(values)
-    columns = [texts([each.get(name) for each in parsed]) for name in FIELDS]
-    return pa.RecordBatch.from_arrays(columns, schema=_JSON)
+    columns = {}
+    for name in FIELDS:
+        unknown = () if name in _REQUIRED else _UNKNOWN
+        columns[name] = texts([None if (value := each.get(name)) in unknown else value for each in parsed])
+    return columns
 
 
 def _known(values: pa.StringArray) -> pa.StringArray:
-    unknown = pc.is_in(values, value_set=texts(_UNKNOWN))
+    unknown = pc.is_in(values, value_set=_UNKNOWN_TEXTS)
     return pc.if_else(unknown, pa.nulls(1, pa.string())[0], values) if pc.any(unknown, min_count=0).as_py() else values
 
 

@@ -5,6 +5,7 @@ query.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from struct import pack
 from typing import Any
 
@@ -13,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _MOST_BYTES = (1 << 31) - 1
+_TEXTS = (pa.string(), pa.binary())
 
 
 def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
-    ends = np.zeros(len(values) + 1, np.int64)
-    np.cumsum([*map(len, values)], out=ends[1:])
+    ends = np.fromiter(accumulate(map(len, values), initial=0), np.int64, len(values) + 1)
     if ends[-1] > _MOST_BYTES:
         raise OverflowError(f"{ends[-1]:,} bytes do not fit into an array")
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(values))]
@@ -33,7 +34,7 @@ def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     valid = None
     if None in values:
         valid = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
-    if kind in {pa.string(), pa.binary()}:
+    if kind in _TEXTS:
         encoded = [value.encode() if isinstance(value, str) else value or b"" for value in values]
         _, ends, data = binaries(encoded).buffers()
         return pa.Array.from_buffers(kind, len(values), [valid, ends, data])
