@@ -54,20 +54,19 @@ def test_refuses_numbers_of_rows_that_are_texts(harvested: Catalogue, crawl: str
         harvested.captures("*.com", crawls=crawl).head(wrong)
 
 
-def test_refuses_flags_of_open_that_are_texts(tmp_path: Path) -> None:
-    wrong: Any = "no"
-    with pytest.raises(QueryError, match="invalid progress 'no'; use True or False"):
-        catalogue.open(tmp_path, progress=wrong)
-    with pytest.raises(QueryError, match="invalid trace 'no'; use True or False or a function"):
-        catalogue.open(tmp_path, trace=wrong)
-
-
-def test_refuses_other_settings_and_executors(tmp_path: Path) -> None:
-    wrong: Any = "x"
-    with pytest.raises(QueryError, match="invalid settings 'x'; use Settings"):
-        catalogue.open(tmp_path, settings=wrong)
-    with pytest.raises(QueryError, match="invalid executor 'x'; use an executor"):
-        catalogue.open(tmp_path, executor=wrong)
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("progress", "invalid progress 'no'; use True or False"),
+        ("trace", "invalid trace 'no'; use True or False or a function"),
+        ("settings", "invalid settings 'no'; use Settings"),
+        ("executor", "invalid executor 'no'; use an executor of concurrent.futures"),
+    ],
+)
+def test_open_refuses_arguments_of_other_types(tmp_path: Path, name: str, says: str) -> None:
+    wrong: Any = {name: "no"}
+    with pytest.raises(QueryError, match=f"^{re.escape(says)}$"):
+        catalogue.open(tmp_path, **wrong)
 
 
 def test_takes_numbers_and_flags_of_numpy(harvested: Catalogue, crawl: str) -> None:
