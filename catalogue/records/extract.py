@@ -36,7 +36,7 @@ _TARGETS = ("href", "src", "action", "xlink:href")
 _DECLARATION = re.compile(r"\s*<\?xml\s[^>]*>")
 _UTF_8 = "application/xml; charset=utf-8"
 _WORD = re.compile(r"\w+")
-_ITEMS = 10_000
+MAX_ITEMS = 10_000
 """Items of a feed and links of a page."""
 _SHINGLE = 3
 _HASH = 8
@@ -120,7 +120,7 @@ def _markdown(tree: Any, *, main_content: bool) -> str:  # noqa: ANN401 - of an 
 
 
 def _page(tree: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
-    metas = tree.document.query_selector_all("meta")[:_ITEMS]  # without a slice, each element takes linear time
+    metas = tree.document.query_selector_all("meta")[:MAX_ITEMS]  # without a slice, each element takes linear time
     links = tree.document.query_selector_all(_LINKS)
     base = tree.document.query_selector("base[href]")
     return {
@@ -128,8 +128,8 @@ def _page(tree: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
         "title": tree.title,
         **({"base": base.getattr("href")} if base else {}),
         "meta_tags": [_attributes(meta) for meta in metas],
-        "links": [found for link in links[:_ITEMS] if (found := _link(link))],
-        **({"links_omitted": len(links) - _ITEMS} if len(links) > _ITEMS else {}),
+        "links": [found for link in links[:MAX_ITEMS] if (found := _link(link))],
+        **({"links_omitted": len(links) - MAX_ITEMS} if len(links) > MAX_ITEMS else {}),
     }
 
 
@@ -153,7 +153,7 @@ def _feed(document: str, kind: str) -> tuple[str, dict[str, Any]]:
     parsed = feedparser.parse(
         BytesIO(data), resolve_relative_uris=False, sanitize_html=True, response_headers={"content-type": _UTF_8}
     )
-    items = [_without_nothing(_item(entry)) for entry in parsed.entries[:_ITEMS]]
+    items = [_without_nothing(_item(entry)) for entry in parsed.entries[:MAX_ITEMS]]
     feed = parsed.feed
     content = {
         "type": f"{kind}-feed",
@@ -166,7 +166,7 @@ def _feed(document: str, kind: str) -> tuple[str, dict[str, Any]]:
         "ttl": feed.get("ttl"),
         "authors": [dict(author) for author in feed.get("authors", ()) if author],
         "items": items,
-        "items_omitted": max(len(parsed.entries) - _ITEMS, 0) or None,
+        "items_omitted": max(len(parsed.entries) - MAX_ITEMS, 0) or None,
     }
     words = [
         content["title"],

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from catalogue.errors import BadDocument, BadRecord
+from catalogue.records.extract import MAX_ITEMS
 from catalogue.records.head import joined
 from catalogue.records.record import Record
 from catalogue.records.references import resolve
@@ -108,7 +109,7 @@ def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str
 def omitted_links(content: Mapping[str, Any]) -> str | None:
     """Return a sentence about the links that are not in the metadata of a page."""
     omitted = content.get("links_omitted")
-    return f"links after the first ones that are left out: {omitted:,}" if omitted else None
+    return f"links after the first {MAX_ITEMS:,} are left out: {omitted:,}" if omitted else None
 
 
 def absolute_links(content: Mapping[str, Any], page: str) -> Iterator[dict[str, str | None]]:

@@ -159,7 +159,11 @@ class StoredCrawls:
         return self.tables.crawls.get(crawl) or CrawlState()
 
     def subsets(self, crawl: str, among: Sequence[str] = ()) -> list[str]:
-        """Return the harvested subsets, or those ``among`` some that may have files; without a manifest, all may."""
+        """Return the harvested subsets.
+
+        Of subsets ``among`` which to choose, return those that may have files: harvested and listed ones, or all if
+        there is no manifest.
+        """
         state = self._state(crawl)
         found = {*state.files, *state.failures, *(each for each in state.requested if each in state.listed)}
         if among:

@@ -93,7 +93,7 @@ def test_get_prints_no_coded_bytes(run: Command, tmp_path: Path) -> None:
 def test_get_reports_links_that_are_left_out(tmp_path: Path) -> None:
     source = write_source(tmp_path / "source", [archived("many", b"<a href=/x>" * 10_001)])
     run = Command(tmp_path / "data", source, tmp_path)
-    omitted = "links after the first ones that are left out: 1"
+    omitted = "links after the first 10,000 are left out: 1"
     got = run("get", "example.com/many", "--crawl", CRAWL, "--links")
     assert (got.status, got.out, omitted in got.err) == (1, "https://example.com/x\n" * 10_000, True)
     described = run("get", "example.com/many", "--crawl", CRAWL, "--links", "--json")

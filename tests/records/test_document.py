@@ -129,8 +129,8 @@ def test_reports_links_that_are_left_out(documents: Documents) -> None:
     record = record_of(b"<a href=/x>" * 10_001)
     assert documents.look(record)["content"]["links_omitted"] == 1
     row = row_of(record, documents.look)
-    assert (len(row["links"]), row["failure"]) == (10_000, "links after the first ones that are left out: 1")
-    with pytest.warns(IncompleteAnswer, match="links after the first ones that are left out: 1"):
+    assert (len(row["links"]), row["failure"]) == (10_000, "links after the first 10,000 are left out: 1")
+    with pytest.warns(IncompleteAnswer, match="links after the first 10,000 are left out: 1"):
         assert len(Page(record, "CC-MAIN-2022-33", "warc").links) == 10_000
     feed = documents.look(record_of(b"<rss><channel>" + b"<item><title>x</title></item>" * 10_001, "text/xml"))
     assert feed["content"]["items_omitted"] == 1
