@@ -9,7 +9,7 @@ from catalogue.errors import CatalogueError, FileChanged, Forbidden, FormatError
 from catalogue.formatting import plural, size
 from catalogue.plan.cdx_index import BlockLists, CdxIndex
 from catalogue.plan.columnar_index import ColumnarIndex
-from catalogue.plan.crawl_plan import CrawlPlan
+from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import Cost
 from catalogue.query.resolved_query import ResolvedQuery
@@ -79,7 +79,10 @@ def _plan_by_cdx(indexes: CrawlIndexes, cdx: CdxIndex, query: ResolvedQuery) -> 
             raise cdx.no_index(query, error) from error
         if columnar is None or (isinstance(error, QueryError) and columnar.scope.missing):
             raise
-        indexes.refuse(columnar.scope.crawl, error)
+        if isinstance(error, NotFound):  # the source has no list, which no user needs to know
+            indexes.refusal = error
+        else:
+            indexes.refuse(columnar.scope.crawl, error)
         return None
 
 
@@ -171,6 +174,22 @@ class Question:
             for each in plan.crawls
         )
         return replace(plan, crawls=tuple(crawls))
+
+    def blocks_of(self, crawl: str) -> tuple[PlannedBlocks, ...] | None:
+        """Return the blocks of a crawl, after a search if one is needed; None if it has no CDX index, but footers.
+
+        Raises:
+            CatalogueError: if no index can answer, there are too many blocks, or they were just replaced.
+        """
+        indexes = self.indexes(crawl)
+        plan = _plan_by_cdx(indexes, indexes.cdx, self.query) if indexes.cdx and not indexes.refusal else None
+        if plan and plan.search and indexes.cdx:
+            indexes.cdx.search(self.query)
+            self.lists().save([crawl])
+            plan = _plan_by_cdx(indexes, indexes.cdx, self.query)
+        if isinstance(indexes.refusal, QueryError | FileChanged):
+            raise indexes.refusal
+        return plan.blocks if plan else None
 
     def prepare(self, plan: ReadPlan, report: Callable[[int], None] = lambda _: None) -> None:
         """Fetch the page indexes and make the searches that a plan needs; ``report`` gets received bytes.

@@ -1,7 +1,8 @@
-"""Pages of the CDX API: intervals of keys, cut only at keys that footers and page indexes contain.
+"""Pages of the CDX API: intervals of keys, cut at the first keys of blocks of the CDX index, whatever is stored.
 
-So pages are disjoint, complete and the same for every filter, and a key is never on two pages. Bounds that a backfill
-found are not used, because pages would change between a client's requests.
+A crawl without a CDX index is cut at keys that footers and page indexes contain. So pages are disjoint, complete and
+the same for every filter, and a key is never on two pages. Bounds that a backfill found are not used, because pages
+would change between a client's requests.
 """
 
 from collections.abc import Iterable, Sequence

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -13,13 +13,13 @@ from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.blocks import Block
 from catalogue.cdx.lines import lines_of, time_of
-from catalogue.cdx.list_search import ClusterSearch
 from catalogue.cdx.rows import written_lines
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import FileChanged, FormatError, NotFound, NotHarvested, TooExpensive
 from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
-from catalogue.plan.plan import ReadPlan
+from catalogue.plan.columnar_index import ColumnarIndex
+from catalogue.plan.question import Question
 from catalogue.query.key_intervals import Intervals, KeyIntervals
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.read.block_reader import blocks_of, fetch_blocks
@@ -39,8 +39,6 @@ _PART_BLOCKS = 5
 """Blocks that are read and sorted together; the default size of a page."""
 _MAX_ROWS, _MAX_BYTES = 500_000, 1 << 29
 """Size of a part, which is sorted in memory."""
-_MAX_LISTED = 50_000
-"""Blocks of a result that is cut by the list of blocks."""
 _BATCH_ROWS = 8192
 """Rows converted to lines together; each takes some kilobytes."""
 _MAX_KEPT = 50_000
@@ -157,21 +155,17 @@ class CdxSearch:
     def _find_page(self, request: CdxRequest) -> ResultPage:
         intervals = request.pattern.intervals
         found = self._captures(replace(request, filters=(), first="", last=""), intervals)
-        (columnar,) = found.question.columnar() or (None,)
+        columnar = found.question.indexes(self.crawl).columnar
         blocks: Sequence[ResultBlock] = ()
-        if columnar is None:
-            blocks = self._cut_by_list(request, found)
-        elif columnar.scope.missing or (
-            columnar.scope.candidates and (request.counts_pages or self._has_candidates(request))
-        ):
-            blocks = [ResultBlock(intervals, 1)]
-            if request.pattern.match is not Match.EXACT:
-                places: Iterable[Mark]
-                if found.question.candidate_row_groups <= _MAX_INDEXED:
-                    places = marks(columnar.key_bounds())
-                else:
-                    places = self._session.metadata().first_keys(self.crawl)
-                blocks = cut(intervals, places)
+        missing: tuple[str, ...] = ()
+        if not columnar or columnar.scope.missing or self._has_candidates(request, columnar):
+            places: Iterable[Mark] | None = ()
+            is_one_page = request.pattern.match is Match.EXACT
+            if not is_one_page or (columnar and columnar.scope.missing):
+                places = self._block_keys(request, found.question)
+            if places is None and columnar:
+                missing, places = columnar.scope.missing, () if is_one_page else self._row_group_keys(columnar)
+            blocks = cut(intervals, () if is_one_page else places or ())
         if request.counts_pages and len(blocks) == 1 and not self._has_captures(request):
             blocks = ()
         pages = pages_of(blocks, request.page_size)
@@ -179,36 +173,33 @@ class CdxSearch:
         # To sort by distance from a time, all of a page is needed.
         parts = [page] if request.closest and page else pages_of(page, _PART_BLOCKS)
         read = tuple(merge(interval for block in part for interval in block.intervals) for part in parts)
-        missing: tuple[str, ...] = ()
-        if columnar and columnar.scope.missing:  # nothing is missing if there is a CDX index
-            with suppress(NotHarvested):  # too many blocks for one query, but not for the parts of a page
-                missing = tuple(_searched(found).missing)
         return ResultPage(len(pages), sum(block.size for block in blocks), read, missing)
 
-    def _cut_by_list(self, request: CdxRequest, captures: Captures) -> Sequence[ResultBlock]:
-        """Cut a result by the list of blocks, where no footers are stored; empty if there are no blocks."""
-        intervals = request.pattern.intervals
-        if request.pattern.match is Match.EXACT:
-            return [ResultBlock(intervals, 1)]
-        lists = self._session.block_lists
-        name = request.url or "*"
-        too_expensive = TooExpensive(f"{name} has too many captures; use a narrower url=, or: catalogue query")
+    def _block_keys(self, request: CdxRequest, question: Question) -> Sequence[Mark] | None:
+        """Return the first keys of the blocks of the CDX index; None if there is none, and the footers answer."""
+        key = self.state, self.crawl, "has no CDX index"
+        if self._memory.get(key):
+            return None
         try:
-            if not isinstance(lists.get(self.crawl), StoredList):
-                _searched(captures)
+            blocks = question.blocks_of(self.crawl)
         except NotHarvested as error:
-            listed = lists.get(self.crawl)
-            if isinstance(listed, ClusterSearch) and listed.lines:
-                raise too_expensive from error
-            raise  # there is no list
-        listed = lists.get(self.crawl)
-        if listed is None or (isinstance(listed, StoredList) and sum(map(listed.count, intervals)) > _MAX_LISTED):
-            raise too_expensive
-        found = []
-        for interval in intervals:
-            part = listed.find(interval)
-            found += [(part.key(place), BLOCK_ROWS) for place in part.blocks_for(interval)]
-        return cut(intervals, found) if found else ()
+            if isinstance(error.__cause__, NotFound):  # no index answers
+                raise
+            name = request.url or "*"
+            message = f"{name} has too many captures; use a narrower url=, or: catalogue query"
+            raise TooExpensive(message) from error
+        if blocks is None:
+            if isinstance(question.indexes(self.crawl).refusal, NotFound):
+                self._memory.put(key, value=True)
+            return None
+        places = ((each.blocks, place) for each in blocks for read in each.reads for place in read.blocks)
+        return [(listed.key(place), BLOCK_ROWS) for listed, place in places]
+
+    def _row_group_keys(self, columnar: ColumnarIndex) -> Iterable[Mark]:
+        """Return keys of row groups, or of their pages, which may be fetched."""
+        if sum(len(file.ordinals) for file in columnar.scope.candidates) > _MAX_INDEXED:
+            return self._session.metadata().first_keys(self.crawl)
+        return marks(columnar.key_bounds())
 
     def _captures(self, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> Captures:
         first, last = request.times
@@ -228,24 +219,16 @@ class CdxSearch:
             select_stored(session, self.crawl, {*session.metadata().crawls, *session.block_lists.stored}, SUBSETS)
         return run_query(session, query, Selection((self.crawl,), SUBSETS))
 
-    def _has_candidates(self, request: CdxRequest) -> bool:
-        if not (request.first or request.last):
-            return True
+    def _has_candidates(self, request: CdxRequest, columnar: ColumnarIndex) -> bool:
+        """Return whether stored footers allow captures; pages are counted without times."""
+        if request.counts_pages or not (request.first or request.last):
+            return bool(columnar.scope.candidates)
         found = self._captures(replace(request, filters=()), request.pattern.intervals)
         return found.question.candidate_row_groups > 0
 
     def _has_captures(self, request: CdxRequest) -> bool:
         query = ResolvedQuery(Intervals(request.pattern.intervals), (request.url,), ("url_surtkey",), limit=1)
         return any(batch.num_rows for batch in self._run(query).batches(warn=False))
-
-
-def _searched(captures: Captures) -> ReadPlan:
-    """Plan a query after a search in its list of blocks, without fetching page indexes."""
-    plan = captures.plan
-    if plan.searched:
-        captures.question.prepare(plan)
-        plan = captures.question.plan()
-    return plan
 
 
 def rows_before(rows: pa.RecordBatch, last: str, request: CdxRequest) -> pa.RecordBatch:

@@ -49,7 +49,7 @@ def test_pages_are_complete_and_disjoint(servers: dict[str, str], crawl_and_urls
         texts = [get(address, f"/{crawl}-index?url=*.com&pageSize=1&page={page}").text for page in range(count)]
         assert [line for text in texts for line in str.splitlines(text)] == whole
         pages[name] = [str.splitlines(text) for text in texts]
-    assert pages["both"] == pages["columnar"]
+    assert pages["both"] == pages["columnar"] == pages["cdx"]
 
 
 @in_soak

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -125,6 +126,23 @@ def test_pages_are_complete_and_do_not_change_while_page_indexes_are_fetched(
             assert page_lines(reading, crawl, url, 0, size) == (pages, found)
 
 
+@pytest.mark.parametrize("stored", [{}, {"index": "columnar"}, {"index": "columnar", "subsets": "all"}])
+def test_pages_begin_at_blocks_whatever_is_stored(whole_mirror: Path, stored: dict[str, Any], tmp_path: Path) -> None:
+    lists = whole_mirror.glob("cc-index/collections/*/indexes/cluster.idx")
+    crawl = max(lists, key=lambda path: path.stat().st_size).parts[-3]
+    answers = []
+    for number, words in enumerate(({"index": "cdx"}, stored)):
+        reading = Settings(source=str(whole_mirror), cache=tmp_path / f"cache{number}")
+        with catalogue.open(tmp_path / f"data{number}", settings=reading) as cat:
+            cat.session.create_store()
+            if words:
+                cat.harvest(crawl, **words)
+            found = [page_lines(cat, crawl, url, number, 5) for url in ("*.com", "*.org") for number in range(3)]
+            assert found[0][0] > 1
+            answers.append(found)
+    assert answers[0] == answers[1]
+
+
 def test_exact_url_is_one_page_without_page_index(harvested: Catalogue) -> None:
     crawl = stored_crawls(harvested.session)[0]
     before = harvested.requests
@@ -151,6 +169,6 @@ def test_many_row_groups_are_cut_without_page_indexes(tmp_path: Path) -> None:
         requests = cat.requests
         request = parse_request([("url", "*.example.com")])
         page = CdxSearch(cat.session, CRAWL, Memory(0)).find_page(request)
-        assert (page.pages, page.blocks, cat.requests) == (5, 21, requests)
+        assert (page.pages, page.blocks, cat.requests) == (5, 21, requests + 1)  # there is no CDX index
         found = [page_lines(cat, CRAWL, "*.example.com", number, 5) for number in range(5)]
         assert [line.split(" ")[0] for _, lines in found for line in lines] == keys
