@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import newest_first
-from catalogue.errors import FileChanged, Forbidden, FormatError, IncompleteAnswer, NotFound, QueryError
+from catalogue.errors import UNUSABLE, IncompleteAnswer, QueryError
 from catalogue.formatting import ReprMixin, join_first
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.plan import ReadPlan
@@ -255,7 +255,7 @@ class Captures(ReprMixin):
             for batch in self._run(plan, report):
                 is_started = True
                 yield batch
-        except (FormatError, NotFound, Forbidden, FileChanged):
+        except UNUSABLE:
             if is_started or not self.question.is_outdated(plan):
                 raise
         else:

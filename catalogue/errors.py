@@ -103,6 +103,10 @@ class FormatError(CatalogueError, ValueError):
     """Invalid bytes in a file."""
 
 
+UNUSABLE = (NotFound, Forbidden, FileChanged, FormatError)
+"""Errors of a file that a later request would meet again, so that the other index has to answer."""
+
+
 class BadManifest(FormatError):
     """A manifest or list of crawls cannot be read."""
 

@@ -30,10 +30,9 @@ from catalogue.commoncrawl.crawls import (
     suggest_crawl,
 )
 from catalogue.errors import (
+    UNUSABLE,
     CatalogueError,
     FileChanged,
-    Forbidden,
-    FormatError,
     NotFound,
     NotHarvested,
     QueryError,
@@ -388,7 +387,7 @@ class CdxIndex:
                 if place and len(place) > _MOST_LISTED:
                     raise self._too_many(query, f"{size(len(place))} of lines")
                 search.find(interval)
-        except (QueryError, FormatError, NotFound, Forbidden, FileChanged) as error:
+        except (QueryError, *UNUSABLE) as error:
             self._failure = error
             if isinstance(error, FileChanged):
                 self._lists.drop(self.crawl)  # the next query searches the new version

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from catalogue.commoncrawl.crawls import CDX
-from catalogue.errors import CatalogueError, FileChanged, Forbidden, FormatError, NotFound, QueryError
+from catalogue.commoncrawl.crawls import CDX, COLUMNAR, INDEX_NAMES
+from catalogue.errors import UNUSABLE, CatalogueError, FileChanged, NotFound, QueryError
 from catalogue.formatting import plural, size
 from catalogue.plan.cdx_index import BlockLists, CdxIndex
 from catalogue.plan.columnar_index import ColumnarIndex
@@ -33,15 +33,16 @@ class CrawlIndexes:
     is_named: bool
     """The query names the index."""
     notify: Callable[[str], None]
-    """Called with a sentence when the columnar index must answer instead."""
-    refusal: CatalogueError | None = field(default=None, init=False)
-    """Why the CDX index cannot answer."""
+    """Called with a sentence when the other index must answer instead."""
+    refusals: dict[str, CatalogueError] = field(default_factory=dict, init=False)
+    """Why an index cannot answer."""
 
-    def refuse(self, crawl: str, error: CatalogueError) -> None:
-        """Let the columnar index answer."""
+    def refuse(self, crawl: str, index: str, error: CatalogueError) -> None:
+        """Let the other index answer."""
         if not isinstance(error, QueryError):
-            self.notify(f"the CDX index of {crawl} cannot be used, so the columnar index answers: {error}")
-        self.refusal = error
+            names = INDEX_NAMES[index], INDEX_NAMES[CDX if index == COLUMNAR else COLUMNAR]
+            self.notify(f"the {names[0]} of {crawl} cannot be used, so the {names[1]} answers: {error}")
+        self.refusals[index] = error
 
 
 def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False) -> CrawlPlan:
@@ -50,11 +51,13 @@ def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False
     Raises:
         CatalogueError: if no index can answer.
     """
-    columnar = indexes.columnar
-    by_cdx = _plan_by_cdx(indexes, indexes.cdx, query) if indexes.cdx and not indexes.refusal else None
+    columnar, refusals = indexes.columnar, indexes.refusals
+    by_cdx = _plan_by_cdx(indexes, indexes.cdx, query) if indexes.cdx and CDX not in refusals else None
     if by_cdx is None:
         assert columnar  # noqa: S101 - one of them can answer
-        return replace(columnar.plan(query), why=str(indexes.refusal or "").partition(";")[0])
+        return replace(columnar.plan(query), why=str(refusals.get(CDX, "")).partition(";")[0])
+    if COLUMNAR in refusals:
+        return replace(by_cdx, why=str(refusals[COLUMNAR]).partition(";")[0])
     if columnar is None:
         return by_cdx if indexes.is_named else _without_footers(by_cdx)
     if by_cdx.search and query.is_of_everything and not columnar.scope.missing:
@@ -74,15 +77,17 @@ def _plan_by_cdx(indexes: CrawlIndexes, cdx: CdxIndex, query: ResolvedQuery) -> 
     columnar = indexes.columnar
     try:
         return cdx.plan(query)
-    except (QueryError, FormatError, NotFound, Forbidden, FileChanged) as error:
+    except (QueryError, *UNUSABLE) as error:
+        if COLUMNAR in indexes.refusals:
+            raise indexes.refusals[COLUMNAR] from error
         if columnar is None and isinstance(error, NotFound):
             raise cdx.no_index(query, error) from error
         if columnar is None or (isinstance(error, QueryError) and columnar.scope.missing):
             raise
         if isinstance(error, NotFound):  # the source has no list, which no user needs to know
-            indexes.refusal = error
+            indexes.refusals[CDX] = error
         else:
-            indexes.refuse(columnar.scope.crawl, error)
+            indexes.refuse(columnar.scope.crawl, CDX, error)
         return None
 
 
@@ -163,8 +168,8 @@ class Question:
         return self._divided(plan) if plan.blocks and not query.stops_early else plan
 
     def is_outdated(self, plan: ReadPlan) -> bool:
-        """Return whether the CDX index of a crawl has failed since, such as in a count of the same query."""
-        return any(each.index == CDX and self.indexes(each.crawl).refusal for each in plan.crawls)
+        """Return whether the index of a crawl has failed since, such as in a count of the same query."""
+        return any(each.index in self.indexes(each.crawl).refusals for each in plan.crawls)
 
     def _divided(self, plan: ReadPlan) -> ReadPlan:
         """Divide reads of blocks for the shortest time."""
@@ -182,13 +187,14 @@ class Question:
             CatalogueError: if no index can answer, there are too many blocks, or they were just replaced.
         """
         indexes = self.indexes(crawl)
-        plan = _plan_by_cdx(indexes, indexes.cdx, self.query) if indexes.cdx and not indexes.refusal else None
+        plan = _plan_by_cdx(indexes, indexes.cdx, self.query) if indexes.cdx and CDX not in indexes.refusals else None
         if plan and plan.search and indexes.cdx:
             indexes.cdx.search(self.query)
             self.lists().save([crawl])
             plan = _plan_by_cdx(indexes, indexes.cdx, self.query)
-        if isinstance(indexes.refusal, QueryError | FileChanged):
-            raise indexes.refusal
+        refusal = indexes.refusals.get(CDX)
+        if isinstance(refusal, QueryError | FileChanged):
+            raise refusal
         return plan.blocks if plan else None
 
     def prepare(self, plan: ReadPlan, report: Callable[[int], None] = lambda _: None) -> None:
@@ -206,10 +212,15 @@ class Question:
         searched = [cdx for crawl in plan.searched if (cdx := self.indexes(crawl).cdx)]
         executor = ThreadPoolExecutor(self.source().connections, thread_name_prefix="prepare")
         try:
-            answers = executor.map(lambda each: each[0].fetch(each[1]), fetches)
+            answers = [executor.submit(columnar.fetch, fetch) for columnar, fetch in fetches]
             searches = executor.map(lambda cdx: cdx.search(plan.query), searched)
             for (columnar, fetch), answer in zip(fetches, answers, strict=True):
-                columnar.take(fetch, answer)
+                try:
+                    columnar.take(fetch, answer.result())
+                except UNUSABLE as error:
+                    self.note_failure(columnar.crawl, COLUMNAR, error)
+                    if COLUMNAR not in self.indexes(columnar.crawl).refusals:
+                        raise
                 report(len(fetch.range))
             for received in searches:
                 report(received)
@@ -224,9 +235,12 @@ class Question:
         """Note the version of a file with blocks."""
         self.lists().note_version(crawl, path, version)
 
-    def note_failure(self, crawl: str, error: CatalogueError) -> None:
-        """Note that blocks cannot be used, so that the columnar index answers where all of it is stored."""
-        self.lists().drop(crawl)
+    def note_failure(self, crawl: str, index: str, error: CatalogueError) -> None:
+        """Note that an index cannot be used, so that the other one answers, if it can; thread-safe."""
         indexes = self.indexes(crawl)
-        if indexes.columnar and not indexes.columnar.scope.missing:
-            indexes.refuse(crawl, error)
+        columnar = indexes.columnar
+        if index == CDX:
+            self.lists().drop(crawl)
+        can_answer = indexes.cdx if index == COLUMNAR else columnar and not columnar.scope.missing
+        if can_answer and not indexes.refusals:
+            indexes.refuse(crawl, index, error)

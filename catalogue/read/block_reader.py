@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from catalogue.cdx.blocks import Block, inflate_blocks
 from catalogue.cdx.cluster import BlockRead
 from catalogue.cdx.rows import captures_of
-from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.errors import BadCdx, FileChanged, NotFound
+from catalogue.commoncrawl.crawls import CDX, SUBSETS
+from catalogue.errors import UNUSABLE, BadCdx, FileChanged
 from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
@@ -95,9 +95,9 @@ def fetch_blocks(
                 first = versions.setdefault(path, version)
                 is_changed = first.origin == version.origin and differ(first.etag, version.etag)
                 if is_changed or first.size != version.size:
-                    raise FileChanged(f"{path} was replaced while it was read; run the query again")  # noqa: TRY301
-            except (FileChanged, NotFound) as error:
-                events.note_failure(crawl, error)
+                    raise FileChanged(f"{path} was replaced while it was read; run the query again")
+            except UNUSABLE as error:
+                events.note_failure(crawl, CDX, error)
                 raise
             if response.etag:
                 events.note_version(crawl, path, version)
@@ -122,7 +122,7 @@ def blocks_of(
                 done += 1
         except BadCdx as error:
             if is_last or not drop_cached(source, read.path, response.version, [read.range]):
-                events.note_failure(planned.crawl, error)
+                events.note_failure(planned.crawl, CDX, error)
                 raise
             response = source.get(read.path, read.range, pin=response.version)
         else:

@@ -10,13 +10,15 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from catalogue.errors import FileChanged, NotFound, SourceError, UnplannedRead
+from catalogue.commoncrawl.crawls import COLUMNAR
+from catalogue.errors import UNUSABLE, FileChanged, NotFound, SourceError, UnplannedRead
 from catalogue.parquet.arrow_arrays import positions, texts
 from catalogue.parquet.page_headers import PageHeader, check_pages
 from catalogue.parquet.page_index import OffsetIndex
 from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
+from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Response, Source
@@ -108,8 +110,9 @@ def _pages_of(read: ColumnRead, index: OffsetIndex, rows: np.ndarray) -> tuple[r
 class Prefetcher:
     """Makes the requests of one plan."""
 
-    def __init__(self, plan: ReadPlan, source: Source, executor: Executor) -> None:
+    def __init__(self, plan: ReadPlan, source: Source, executor: Executor, events: ReadEvents) -> None:
         self._plan = plan
+        self._events = events
         self._source = source
         self._executor = executor
         self._files = {file.file.path: file for file in plan.files}
@@ -184,10 +187,12 @@ class Prefetcher:
         try:
             with requests_for(fetch.reason):
                 return self._source.get(fetch.path, fetch.range, pin=self._files[fetch.path].pin)
-        except (FileChanged, NotFound) as error:
-            again = self._plan.query.table.harvest_command(self._files[fetch.path].file.crawl)
-            message = f"{error}; run: {again} --refresh"
-            raise type(error)(message) from error
+        except UNUSABLE as error:
+            crawl = self._files[fetch.path].file.crawl
+            message = f"{error}; run: {self._plan.query.table.harvest_command(crawl)} --refresh"
+            named = type(error)(message) if isinstance(error, FileChanged | NotFound) else error
+            self._events.note_failure(crawl, COLUMNAR, named)
+            raise named from error
 
 
 MOST_ROW_GROUPS = 64

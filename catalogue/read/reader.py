@@ -11,6 +11,7 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
+from catalogue.commoncrawl.crawls import COLUMNAR
 from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
 from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.plan.crawl_plan import ColumnRead
@@ -56,7 +57,7 @@ def read(
         columnar: Iterable[Piece] = ()
         blocks: Iterable[Piece] = ()
         if plan.files:
-            reading = _Reading(plan, Prefetcher(plan, source, executor), matching, events)
+            reading = _Reading(plan, Prefetcher(plan, source, executor, events), matching, events)
             columnar = stack.enter_context(closing(reading.pieces()))
         if plan.blocks:
             from catalogue.read.block_reader import block_pieces
@@ -344,6 +345,7 @@ class _Reading:
             is_last = isinstance(bundle, _Again) and not bundle.cached
             is_possible = not is_last and self._arrivals.drop_cached(group)
         if not is_possible:
+            self._events.note_failure(group.file.file.crawl, COLUMNAR, why)
             raise why
         what = f"{group.where}: {why}; it is read without its page index" if by_index else f"{why}; it is read again"
         self._events.notify(what)

@@ -70,5 +70,5 @@ class ReadEvents:
     """Called after each row group, and after each request for blocks."""
     note_version: Callable[[str, str, FileVersion], None] = lambda _crawl, _path, _version: None
     """Called with crawl, path and version of each file with blocks."""
-    note_failure: Callable[[str, CatalogueError], None] = lambda _crawl, _error: None
-    """Called with a crawl and the error, before it is raised, if its blocks cannot be used."""
+    note_failure: Callable[[str, str, CatalogueError], None] = lambda _crawl, _index, _error: None
+    """Called with a crawl, the index and the error, before it is raised, if the index cannot be used; by any thread."""

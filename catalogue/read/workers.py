@@ -11,11 +11,9 @@ from typing import Generic, TypeAlias, TypeVar
 import pyarrow as pa
 
 from catalogue.errors import (
-    BadCdx,
+    UNUSABLE,
     Blocked,
-    FileChanged,
     FormatError,
-    NotFound,
     SourceError,
     SourceUnavailable,
     WorkersLost,
@@ -209,8 +207,9 @@ def _rows_of(
 ) -> Iterator[pa.Table]:
     for part, done in zip(parts, slices, strict=True):
         if isinstance(done, Exception):
-            if part.plan.blocks and isinstance(done, BadCdx | FileChanged | NotFound):
-                events.note_failure(part.plan.crawls[0].crawl, done)
+            (crawl,) = part.plan.crawls
+            if isinstance(done, UNUSABLE):
+                events.note_failure(crawl.crawl, crawl.index, done)
             raise done
         rows, uncounted = done
         for each in uncounted:
@@ -309,7 +308,7 @@ def read_bounds(plan: ReadPlan, source: Source, executor: Executor) -> dict[int,
         BadFooter: if the bytes are not those of a column of texts.
     """
     found: dict[int, Bounds] = {}
-    with closing(Prefetcher(plan, source, executor).groups()) as groups:
+    with closing(Prefetcher(plan, source, executor, ReadEvents()).groups()) as groups:
         for group in groups:
             bundle, key = Bundle([group]), group.read.columns[0]
             ends: list[bytes] = []

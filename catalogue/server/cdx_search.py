@@ -14,8 +14,8 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.blocks import Block
 from catalogue.cdx.lines import lines_of, time_of
 from catalogue.cdx.rows import written_lines
-from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.errors import FileChanged, FormatError, NotFound, NotHarvested, TooExpensive
+from catalogue.commoncrawl.crawls import CDX, SUBSETS
+from catalogue.errors import UNUSABLE, NotFound, NotHarvested, TooExpensive
 from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
 from catalogue.plan.columnar_index import ColumnarIndex
@@ -139,7 +139,7 @@ class CdxSearch:
             with closing(fetch_blocks(plan, source, self._session.request_threads, events)) as fetched:
                 for request, response in fetched:
                     blocks += blocks_of(source, request, response, events)
-        except (FormatError, NotFound, FileChanged):
+        except UNUSABLE:
             if question.is_outdated(plan):  # the other index answers
                 return None
             raise
@@ -189,7 +189,7 @@ class CdxSearch:
             message = f"{name} has too many captures; use a narrower url=, or: catalogue query"
             raise TooExpensive(message) from error
         if blocks is None:
-            if isinstance(question.indexes(self.crawl).refusal, NotFound):
+            if isinstance(question.indexes(self.crawl).refusals.get(CDX), NotFound):
                 self._memory.put(key, value=True)
             return None
         places = ((each.blocks, place) for each in blocks for read in each.reads for place in read.blocks)

@@ -1,0 +1,154 @@
+"""Queries of a source whose one index is damaged or missing are answered by the other one."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from shutil import copytree
+
+import pyarrow as pa
+import pytest
+
+import catalogue
+from catalogue import Catalogue
+from catalogue.captures import Captures
+from catalogue.cdx.cluster import index_folder, list_path
+from catalogue.commoncrawl.crawls import newest_first
+from catalogue.errors import UNUSABLE, IncompleteAnswer
+from catalogue.settings import Settings
+from tests.support.commands import Command
+from tests.support.faults import FaultServer, Kind, only
+from tests.support.serving import get, serving
+
+
+@pytest.fixture(scope="module")
+def crawls(columnar: Catalogue) -> list[str]:
+    return newest_first(columnar.session.metadata().crawls)
+
+
+def test_damaged_lists_leave_the_answer_to_the_columnar_index(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    crawl = crawls[0]
+    mirror = tmp_path / "mirror"
+    copytree(whole_mirror, mirror)
+    (mirror / list_path(crawl)).write_bytes(b"no list\n")
+    for path in (mirror / f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc").iterdir():
+        path.write_bytes(b"torn")
+    asks = Command(tmp_path / "data", str(mirror), tmp_path)
+    assert asks("harvest", "--crawl", crawl, "--subset", "all").status == 1
+    ran = asks("query", "*", "--subset", "all", "--crawl", crawl, "--count")
+    assert ran.status == 1
+    assert int(ran.out) > 0
+    assert f"the CDX index of {crawl} cannot be used, so the columnar index answers" in ran.err
+    assert "is not a line of a list of blocks" in ran.err
+    assert "the answer may be incomplete" in ran.err
+    refused = asks("query", "*", "--crawl", crawl, "--index", "cdx", "--count")
+    assert (refused.status, refused.out) == (1, "")
+    assert "is not a line of a list of blocks" in refused.err
+
+
+def test_a_refused_list_leaves_the_answer_to_the_columnar_index(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    """S3 refuses missing files to clients that may not list."""
+    crawl = crawls[0]
+    with FaultServer(whole_mirror, script=only(list_path(crawl), Kind.DENIED)) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        assert asks("harvest", "--crawl", crawl).status == 0
+        ran = asks("query", "*.com", "--subset", "all", "--crawl", crawl, "--count")
+        page = Command(tmp_path / "empty", server.url, tmp_path)("get", "no.such.host", "--crawl", ",".join(crawls[:2]))
+    assert ran.status == 1
+    assert int(ran.out) > 0
+    assert f"the CDX index of {crawl} cannot be used, so the columnar index answers" in ran.err
+    assert "the answer may be incomplete" in ran.err
+    assert page.status == 1
+    assert "the search is incomplete" in page.err
+
+
+def tear(path: Path) -> None:
+    path.write_bytes(b"torn")
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, tear])
+def test_unusable_blocks_leave_the_answer_to_the_columnar_index(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    crawl, mirror = crawls[0], tmp_path / "mirror"
+    copytree(whole_mirror, mirror)
+    settings = Settings(source=str(mirror), cache_size=0)
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(crawl, subsets="all", index="both")
+        expected = cat.captures("example.com", crawls=crawl, subsets="all").to_arrow()
+        with serving(tmp_path / "data", settings) as address:
+            lines = get(address, f"/{crawl}-index?url=example.com").lines
+        assert len(lines) == expected.num_rows > 0
+        for shard in (mirror / index_folder(crawl)).glob("cdx-*.gz"):
+            damage(shard)
+        found = cat.captures("example.com", crawls=crawl, subsets="all")
+        assert found.plan.blocks
+        assert (found.to_arrow(), found.complete) == (expected, True)
+        assert cat.captures("example.com", crawls=crawl, subsets="all").count() == expected.num_rows
+        with serving(tmp_path / "data", settings) as address:
+            assert get(address, f"/{crawl}-index?url=example.com").lines == lines
+    with (
+        ThreadPoolExecutor(2) as workers,
+        catalogue.open(tmp_path / "data", settings=settings, executor=workers) as cat,
+    ):
+        found = cat.captures("example.com", crawls=crawl, subsets="all")
+        assert (found.to_arrow(), found.complete) == (expected, True)
+    asks = Command(tmp_path / "data", str(mirror), tmp_path)
+    ran = asks("query", "example.com", "--subset", "all", "--crawl", crawl, "--count", "--no-cache")
+    assert (ran.status, ran.out) == (0, f"{expected.num_rows}\n")
+    assert f"the CDX index of {crawl} cannot be used, so the columnar index answers" in ran.err
+
+
+def zero(path: Path) -> None:
+    """Damage all but the footer, so that the file looks as it did."""
+    body, times = bytearray(path.read_bytes()), path.stat()
+    end = len(body) - 8 - int.from_bytes(body[-8:-4], "little")
+    body[4:end] = bytes(end - 4)
+    path.write_bytes(body)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+@pytest.mark.parametrize("is_prepared", [False, True])
+@pytest.mark.parametrize("damage", [Path.unlink, tear, zero])
+def test_unusable_files_leave_the_answer_to_the_cdx_index(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path, damage: Callable[[Path], None], *, is_prepared: bool
+) -> None:
+    crawl, mirror = crawls[0], tmp_path / "mirror"
+    copytree(whole_mirror, mirror)
+    settings = Settings(source=str(mirror), cache_size=0)
+    url = "https://example.com/"
+    with catalogue.open(tmp_path / "empty", settings=settings) as cat:
+        expected = cat.captures(url, crawls=crawl).to_arrow()
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(crawl)
+        if is_prepared:
+            cat.captures(url, crawls=crawl).fetch_indexes()
+        for path in mirror.glob(f"cc-index/table/cc-main/warc/crawl={crawl}/subset=*/*.parquet"):
+            damage(path)
+        found = cat.captures(url, crawls=crawl)
+        assert [each.index for each in found.plan.crawls] == ["columnar"]
+        assert (found.to_arrow(), found.complete) == (expected, True)
+        assert found.count() == expected.num_rows > 0
+        with pytest.raises(UNUSABLE):
+            cat.captures(url, crawls=crawl, index="columnar").to_arrow()
+        with pytest.raises(UNUSABLE):
+            cat.captures(url, crawls=crawl, columns=["url", "url_host_name"]).to_arrow()
+
+
+@pytest.mark.parametrize("read", [Captures.count, Captures.count_by_crawl, Captures.head, pa.table])
+def test_answers_are_incomplete_after_the_cdx_index_has_failed(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path, read: Callable[[Captures], object]
+) -> None:
+    copytree(whole_mirror, tmp_path / "mirror")
+    (tmp_path / "mirror" / list_path(crawls[0])).unlink()
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path / "mirror"))) as cat:
+        cat.harvest(crawls[0])
+        found = cat.captures("*.com", crawls=crawls[0], subsets="all")
+        assert found.complete  # as the CDX index would be
+        with pytest.warns(IncompleteAnswer):
+            read(found)
+        assert not found.complete
