@@ -107,7 +107,7 @@ def site_report(
     name, *others = crawls
     if others:
         raise QueryError(
-            f"a report needs one crawl, but {crawl!r} selects {1 + len(others):,}; name one, such as {name}"
+            f"a report needs one crawl, but {1 + len(others):,} are selected; name one, such as {name}"
         )
     captures = find_captures(session, Query.of(f"*.{host}", crawls=name, subsets=SUBSETS, columns=_COLUMNS))
     if approve:

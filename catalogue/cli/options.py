@@ -179,7 +179,9 @@ def _query_option(each: Parameter) -> Decorator:
 
 
 def check_folder(file: Path) -> None:
-    if not file.parent.is_dir():
+    from catalogue.output.targets import local_path
+
+    if not local_path(file).parent.is_dir():
         raise QueryError(f"there is no folder {file.parent} to write to")
 
 
