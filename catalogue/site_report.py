@@ -106,9 +106,7 @@ def site_report(
         raise QueryError("a report needs one crawl; name one, such as latest")
     name, *others = crawls
     if others:
-        raise QueryError(
-            f"a report needs one crawl, but {1 + len(others):,} are selected; name one, such as {name}"
-        )
+        raise QueryError(f"a report needs one crawl, but {1 + len(others):,} are selected; name one, such as {name}")
     captures = find_captures(session, Query.of(f"*.{host}", crawls=name, subsets=SUBSETS, columns=_COLUMNS))
     if approve:
         captures = captures.agreed(approve)

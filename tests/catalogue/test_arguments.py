@@ -55,18 +55,19 @@ def test_refuses_numbers_of_rows_that_are_texts(harvested: Catalogue, crawl: str
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("wrong", "says"),
     [
-        ("progress", "invalid progress 'no'; use True or False"),
-        ("trace", "invalid trace 'no'; use True or False or a function"),
-        ("settings", "invalid settings 'no'; use Settings"),
-        ("executor", "invalid executor 'no'; use an executor of concurrent.futures"),
+        ({"progress": "no"}, "invalid progress 'no'; use True or False"),
+        ({"trace": "no"}, "invalid trace 'no'; use True or False or a function"),
+        ({"settings": "no"}, "invalid settings 'no'; use Settings"),
+        ({"executor": "no"}, "invalid executor 'no'; use an executor of concurrent.futures"),
+        ({"source": b"folder"}, "invalid source b'folder'; use a text or a path"),
+        ({"data": ""}, "invalid value '' of the setting data; use a path"),
     ],
 )
-def test_open_refuses_arguments_of_other_types(tmp_path: Path, name: str, says: str) -> None:
-    wrong: Any = {name: "no"}
+def test_open_refuses_arguments_of_other_types(tmp_path: Path, wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(QueryError, match=f"^{re.escape(says)}$"):
-        catalogue.open(tmp_path, **wrong)
+        catalogue.open(**{"data": tmp_path, **wrong})
 
 
 def test_takes_numbers_and_flags_of_numpy(harvested: Catalogue, crawl: str) -> None:
