@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 from shutil import copytree
 
