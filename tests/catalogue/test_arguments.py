@@ -11,6 +11,8 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.errors import QueryError
 
+NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"
+
 
 @pytest.mark.parametrize(
     ("call", "given", "wrong", "says"),
@@ -20,7 +22,7 @@ from catalogue.errors import QueryError
         ("harvest", ["latest"], {"report": "no"}, "invalid report 'no'; use a function"),
         ("check", [], {"repair": "no"}, "invalid repair 'no'; use True or False"),
         ("check", [], {"read_subset": 5}, "invalid read_subset 5; use a text"),
-        ("check", [[]], {}, "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"),
+        ("check", [[]], {}, NO_CRAWL),
         ("crawls", [], {"fetch": "no"}, "invalid fetch 'no'; use True or False"),
         ("connect", [], {"lake": "no"}, "invalid lake 'no'; use True or False"),
         ("doctor", [2022], {}, "invalid crawl 2022; use a text"),
@@ -29,7 +31,18 @@ from catalogue.errors import QueryError
         ("get", [b"example.com"], {}, "invalid url b'example.com'; use a text"),
         ("get", ["example.com"], {"max_requests": float("nan")}, "invalid max_requests nan; use a whole number"),
         ("get", ["example.com"], {"max_requests": "9"}, "invalid max_requests '9'; use a whole number"),
-        ("site", ["example.com"], {"crawl": []}, "a report needs one crawl; name one, such as latest"),
+        (
+            "site",
+            ["example.com"],
+            {"crawl": []},
+            NO_CRAWL,
+        ),
+        (
+            "get",
+            ["example.com"],
+            {"crawls": []},
+            NO_CRAWL,
+        ),
         ("record", [None], {}, "invalid capture None; use a row of captures, such as a dict"),
         ("fetch", [[], None], {}, "invalid output None; use a path, a URL or an open file"),
         ("fetch", [[], "a.jsonl"], {"main_content": "no"}, "invalid main_content 'no'; use True or False"),
@@ -62,6 +75,7 @@ def test_refuses_numbers_of_rows_that_are_texts(harvested: Catalogue, crawl: str
         ({"settings": "no"}, "invalid settings 'no'; use Settings"),
         ({"executor": "no"}, "invalid executor 'no'; use an executor of concurrent.futures"),
         ({"source": b"folder"}, "invalid source b'folder'; use a text or a path"),
+        ({"data": __file__}, f"{__file__} is a file; name a folder for the data"),
         ({"data": ""}, "invalid value '' of the setting data; use a path"),
     ],
 )
