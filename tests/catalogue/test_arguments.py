@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import catalogue
@@ -82,6 +83,12 @@ def test_refuses_numbers_of_rows_that_are_texts(harvested: Catalogue, crawl: str
 def test_open_refuses_arguments_of_other_types(tmp_path: Path, wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(QueryError, match=f"^{re.escape(says)}$"):
         catalogue.open(**{"data": tmp_path, **wrong})
+
+
+@pytest.mark.parametrize("wrong", [None, b"example.com", pd.Series(["example.com"])])
+def test_keys_are_made_of_texts(wrong: Any) -> None:
+    with pytest.raises(QueryError, match=f"^invalid URL of type {type(wrong).__name__}; use one text"):
+        catalogue.url_surtkey(wrong)
 
 
 def test_takes_numbers_and_flags_of_numpy(harvested: Catalogue, crawl: str) -> None:
