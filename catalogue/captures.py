@@ -277,6 +277,7 @@ class Captures(ReprMixin):
         question = self.question
         events = ReadEvents(self._session.notify, self._uncount, done, question.note_version, question.note_failure)
         workers = self._workers
+        lists = question.lists() if plan.blocks else None  # not at the end, when Python may be shutting down
         try:
             if workers:
                 batches = workers.read(plan, events)
@@ -287,8 +288,8 @@ class Captures(ReprMixin):
             with closing(batches):
                 yield from batches
         finally:
-            if plan.blocks:
-                question.lists().save_versions()
+            if lists:
+                lists.save_versions()
 
     def _warn(self) -> None:
         for problem in self.plan.missing:

@@ -39,7 +39,7 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     data: str | Path | None = None,
     *,
     table: str | None = None,
-    source: str | None = None,
+    source: str | Path | None = None,
     settings: Settings | None = None,
     executor: Executor | None = None,
     progress: bool | None = None,
@@ -61,8 +61,9 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
         trace: print each request on standard error, or a function that is called with each
             ``catalogue.source.observe.RequestEvent``, from any thread. Requests of workers are left out.
     """
-    chosen = settings or settings_for(data=data, dataset=table, notify=_warn, source=source)
-    folder = chosen.data if data is None else Path(data)
+    where = source if source is None else str(source)
+    chosen = settings or settings_for(data=data, dataset=table, notify=_warn, source=where)
+    folder = Path(data) if settings and data is not None else chosen.data
     observer = (_print_event if trace else None) if isinstance(trace, bool) else trace
     return Catalogue(Session(folder, chosen, dataset=table, executor=executor, bars=bars(progress), observer=observer))
 

@@ -104,14 +104,15 @@ def several(words: str | int | Iterable[str | int], *, numbers: bool = True) -> 
         QueryError: if they have another type; the items of bytes or of a DataFrame are no words.
     """
     if isinstance(words, str):
-        return (str(words),)
+        return (str.__str__(words),)  # the value of a text that is a member of an Enum
     is_one = not isinstance(words, Iterable) or isinstance(words, bytes | bytearray | memoryview | Mapping)
-    found: list[Any] = [words] if is_one or hasattr(words, "columns") else [*words]  # type: ignore[misc]
+    items = words.to_pylist() if hasattr(words, "to_pylist") else words  # of Arrow
+    found: list[Any] = [words] if is_one or hasattr(words, "columns") else [*items]  # type: ignore[misc]
     valid = (str, Integral) if numbers else str
     wrong = [each for each in found if isinstance(each, bool) or not isinstance(each, valid)]
     if wrong:
         raise QueryError(f"invalid value of type {type(wrong[0]).__name__}; use a text or a list of texts")
-    return tuple(map(str, found))
+    return tuple(str.__str__(each) if isinstance(each, str) else str(each) for each in found)
 
 
 def comma_separated(texts: str | int | Iterable[str | int]) -> list[str]:

@@ -63,7 +63,7 @@ def get_page(
     approve: Callable[[GetEstimate], None] | None = None,
 ) -> Page:
     """Get an archived page; see ``Catalogue.get``."""
-    chosen = select_listed(session, crawls or "all")
+    chosen = select_listed(session, "all" if crawls is None else crawls)
     listed = {crawl.id: crawl for crawl in stored_crawl_list(session.store)} if session.store_path.exists() else {}
     if url.strip().startswith("*") or url.strip().endswith("*"):
         raise QueryError(f"{printable(url[:200])!r} is not the URL of one page; captures of many: catalogue query")

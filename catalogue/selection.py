@@ -48,6 +48,7 @@ _ATTEMPTS = 3
 """Requests for the list; if they fail, newer crawls are found by their manifests."""
 _ROBOTS_FILE = "/robots.txt"
 _SUCCESS = "200"
+_NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"
 _MOST_NAMED = 10
 
 
@@ -235,6 +236,8 @@ def select_listed(session: Session, words: CrawlWords) -> list[str]:
 def _select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tuple[str, ...]]:
     """Return sentences about crawls that may be missing in the list, too."""
     given = several(words)
+    if not given:
+        raise QueryError(_NO_CRAWL)
     if session.store_path.exists() and {*given}.issubset(session.metadata().crawls):  # these names are valid
         return newest_first(given), ()
     listed, missing = known_crawls(session), tuple[str, ...]()
@@ -331,7 +334,7 @@ def select_stored(
     stored = stored_crawls(session) if stored is None else newest_first(stored)
     parsed = parse_crawl_words(several(words), stored)
     if not parsed:
-        raise QueryError("no crawl is named; name some, such as CC-MAIN-2022-05, latest or all")
+        raise QueryError(_NO_CRAWL)
     named = [*plain_names(parsed), *(select_listed(session, "latest") if "latest" in parsed else ())]
     for crawl in named:
         if crawl not in stored:

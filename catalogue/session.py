@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
+from catalogue.errors import QueryError
 from catalogue.plan.requests import Cost
 from catalogue.progress import Bars, Report, no_bar
 from catalogue.read.streams import Turns
@@ -73,6 +74,8 @@ class Session:
         request that must wait longer than ``max_wait`` seconds raises ``Throttled`` at once. ``observer`` is called
         after each request; neither it nor ``limit`` counts those of workers.
         """
+        if folder.is_file():
+            raise QueryError(f"{folder} is a file; name a folder for the data")
         self.settings = settings
         self.dataset_name = None if dataset == COMMON_CRAWL.name else dataset
         self.folder = folder

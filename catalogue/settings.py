@@ -324,15 +324,16 @@ def _converted(name: str, value: object) -> Any:  # noqa: ANN401 - settings have
         # The types accept too much: True for 1, 2.5 for 2.
         converted = kind(value)
         usable = isinstance(value, str | kind) or (kind is float and isinstance(value, int))
+        usable &= kind is not Path or value != ""  # that would be the current folder
         if kind in {int, float}:
             usable &= not isinstance(value, bool) and 0 <= converted < math.inf
             usable &= converted > 0 or name in _MAY_BE_ZERO
     except (TypeError, ValueError, OverflowError):
         usable = False
     if not usable or (name == "contact" and not str(value).isprintable()):
-        numbers = {int: "a whole number", float: "a number"}
+        words = {int: "a whole number", float: "a number", Path: "a path"}
         least = ", 0 or more" if name in _MAY_BE_ZERO else " over 0"
-        use = f"{numbers[kind]}{least}" if kind in numbers else "a printable text"
+        use = words.get(kind, "a printable text") + (least if kind in {int, float} else "")
         raise QueryError(f"invalid value {value!r} of the setting {name}; use {use}")
     if name == "source" and f"{converted}/" == DEFAULT_SOURCE:
         return DEFAULT_SOURCE

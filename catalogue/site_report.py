@@ -101,14 +101,9 @@ def site_report(
 ) -> SiteReport:
     """Report what a crawl has of a site; see ``Catalogue.site``."""
     host = _host(site)
-    crawls = select_listed(session, crawl)
-    if not crawls:
-        raise QueryError("a report needs one crawl; name one, such as latest")
-    name, *others = crawls
+    name, *others = select_listed(session, crawl)
     if others:
-        raise QueryError(
-            f"a report needs one crawl, but {crawl!r} selects {1 + len(others):,}; name one, such as {name}"
-        )
+        raise QueryError(f"a report needs one crawl, but {1 + len(others):,} are selected; name one, such as {name}")
     captures = find_captures(session, Query.of(f"*.{host}", crawls=name, subsets=SUBSETS, columns=_COLUMNS))
     if approve:
         captures = captures.agreed(approve)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
     from typing import Unpack
 
     import polars as pl
@@ -190,9 +190,10 @@ class QueryCalls:
             SourceError: if the source fails as a whole; finished slices stay.
         """
         from catalogue.join.join import JoinQuery, join
+        from catalogue.output.targets import local_path
 
         asked = JoinQuery.of(how, on, match, query)
-        folder = Path(output) if output is not None else self.session.new_temporary_folder()
+        folder = local_path(output) if output is not None else self.session.new_temporary_folder()
         return join(self.session, asked, keys, folder, agree=agree, budget=budget, report=report)
 
     def join_estimate(

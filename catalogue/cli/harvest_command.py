@@ -67,11 +67,11 @@ def crawls(options: Common, *, json_: bool) -> int:
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    if not row["has_table"]:
-        return "has no columnar index"
     stored, listed = row["files_harvested"], row["files_listed"] or 0
     count = f"{stored} of {plural(listed, 'file')}" if stored < listed else plural(stored, "file")
-    return f"{count}: {', '.join(row['subsets'])}" if stored else "no"
+    found = [f"{count}: {', '.join(row['subsets'])}"] if stored else []
+    found += ["list of blocks"] if row.get("blocks") else []
+    return "; ".join(found) or ("no" if row["has_table"] else "has no columnar index")
 
 
 @command()

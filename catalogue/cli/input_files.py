@@ -41,6 +41,8 @@ def patterns_in(file: BinaryIO) -> Iterator[tuple[str, str]]:
     Raises:
         QueryError: if it is not UTF-8 text, or CSV without a column ``url`` and with several others.
     """
+    if file.closed:
+        raise QueryError("stdin can be read only once; leave out one --urls-file -")
     try:
         with io.TextIOWrapper(_unzipped(file), "utf-8-sig", newline="") as lines:
             for number, text in _patterns(_lines(lines, file.name), file.name):

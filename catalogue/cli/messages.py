@@ -70,7 +70,11 @@ def options_of_command() -> set[str]:
 
 def show(text: str, *, err: bool = False) -> None:
     """Print a message without control characters, and with complete commands."""
-    echo(printable_lines(complete_commands(with_options(text))), err=err)
+    echo(printable_lines(for_command_line(text)), err=err)
+
+
+def for_command_line(text: str) -> str:
+    return complete_commands(with_options(text))
 
 
 def echo(text: str, *, err: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from catalogue.cli.messages import options_of_command, wrapped
+from catalogue.cli.messages import for_command_line, options_of_command, wrapped
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.formatting import Priced, closest_name, format_cost, plural, size
 from catalogue.progress import is_terminal
@@ -179,7 +179,9 @@ def _query_option(each: Parameter) -> Decorator:
 
 
 def check_folder(file: Path) -> None:
-    if not file.parent.is_dir():
+    from catalogue.output.targets import local_path
+
+    if not local_path(file).parent.is_dir():
         raise QueryError(f"there is no folder {file.parent} to write to")
 
 
@@ -224,7 +226,7 @@ def can_ask() -> bool:
 
 def confirmed(question: str) -> bool:
     """Ask the user a question; without a terminal the answer is no."""
-    return can_ask() and click.confirm(wrapped(question), err=True)
+    return can_ask() and click.confirm(wrapped(for_command_line(question)), err=True)
 
 
 @dataclass(frozen=True)

@@ -173,14 +173,15 @@ def query(
         else:
             found = select_captures(catalogue, options, parameters, budget)
             if count:
-                rows = _count(budget.approve(found.counting(), options), by_crawl=by is not None)
+                found = budget.approve(found.counting(), options)
+                rows = _count(found, by_crawl=by is not None)
             else:
                 chosen_columns = bool(parameters["columns"]) or options.table is not None
                 most = _SHOWN_ROWS if chosen == "table" and parameters["limit"] is None else None
                 found = budget.approve(found, options)
                 batches = batches_of(found, options, printed=path is None, most=most)
                 rows = write(batches, found.schema, chosen, path, chosen_columns=chosen_columns, most=most)
-            if not (count and rows):
+            if found.more or not (count and rows):
                 report_rows(options, parameters, rows, path, found)
             plans, missing = [found.plan], found.plan.missing
             if recorder and receipt and path:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from catalogue.session import Session
 
 _TABLE_COLUMNS = ["fetch_time", "fetch_status", "content_mime_detected", "url", "crawl"]
+_WAYS = ["choose some by --columns", "add --format jsonl"]
 _MIN_WIDTHS = {"url": 32, "content_mime_detected": 12}
 """Characters to which texts may be cut on a terminal."""
 _DROP_FIRST = ["crawl", "content_mime_detected", "fetch_status", "fetch_time"]
@@ -52,10 +53,10 @@ def write(
     A table has only the most important columns, unless the user chose some; a terminal shows ``most`` of its rows.
     """
     if format_ == "table":
-        if chosen_columns:
-            return table(schema.names, _rows(batches, schema.names), min_widths=_MIN_WIDTHS, most=most)
-        names = [name for name in _TABLE_COLUMNS if name in schema.names]
-        return table(names, _rows(batches, names), min_widths=_MIN_WIDTHS, drop_first=_DROP_FIRST, most=most)
+        names = schema.names if chosen_columns else [name for name in _TABLE_COLUMNS if name in schema.names]
+        drop_first = () if chosen_columns else _DROP_FIRST
+        rows = _rows(batches, names)
+        return table(names, rows, min_widths=_MIN_WIDTHS, drop_first=drop_first, most=most, ways=_WAYS)
     needed = {"cdxj": ["url_surtkey", "fetch_time"], "url": ["url"]}.get(format_, [])
     if not {*needed} <= {*schema.names}:
         raise QueryError(f"--format {format_} needs the {'columns' if needed[1:] else 'column'} {' and '.join(needed)}")

@@ -149,7 +149,7 @@ def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
 
 def report_rows(options: "Common", parameters: dict[str, Any], rows: int, path: Path | None, found: "Captures") -> None:
     written = f"; written to {path}" if path else ""
-    more = "; there may be more, beyond --limit" if rows and found.more else ""
+    more = "; there may be more, beyond --limit" if found.more else ""
     options.say(f"{_summary(options, rows, found)}{written}{more}")
     if rows or parameters["limit"] == 0:
         return

@@ -112,7 +112,7 @@ def sql(
                 options.say(f"{without}; add --column-chunks CRAWL")
             if not catalogue.session.metadata().requested_crawls:
                 harvest = catalogue.session.dataset.harvest_command("latest")
-                options.say(f"no footers are stored, so only the view crawls has rows; run: {harvest}")
+                options.say(f"no footers are stored, so only the views crawls and blocks can have rows; run: {harvest}")
             _run_statements(connection, text, given, format_)
     return report_incomplete("the answer may be incomplete", missing)
 
@@ -187,7 +187,7 @@ def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
     if format_ != "jsonl":  # JSON has null instead
         rows = ([str(value) if _is_not_finite(value) else value for value in row] for row in rows)
     if format_ == "table":
-        table(names, rows, format_value=cell if sys.stdout.isatty() else _text)
+        table(names, rows, format_value=cell if sys.stdout.isatty() else _text, ways=["add --format jsonl"])
     elif format_ == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)

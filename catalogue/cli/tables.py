@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.messages import options_of_command, show
+from catalogue.cli.messages import show
 from catalogue.commoncrawl.crawls import INDEX_NAMES
 from catalogue.formatting import join_first, plural, printable, size, to_json
 
@@ -78,11 +78,13 @@ def table(
     drop_first: Sequence[str] = (),
     most: int | None = None,
     format_value: Callable[[object], str] = cell,
+    ways: Sequence[str] = ("add --json",),
 ) -> int:
     """Print rows as columns of text; return how many there were.
 
     On a terminal, texts are cut to ``min_widths`` (by default 20), and columns are left out until lines fit, at first
-    those of ``drop_first``, and only the first ``most`` rows are shown. The first 1,000 rows determine the widths.
+    those of ``drop_first``, and only the first ``most`` rows are shown. The first 1,000 rows determine the widths. A
+    message names the ``ways`` to see the other columns.
     """
     from rich.cells import cell_len
 
@@ -111,8 +113,9 @@ def table(
     for count, row in enumerate(chain(first, remaining), 1):
         if count <= most:  # in a pipe nothing is cut: a long text in a later row moves the rest of its line
             show_line(column.line_up(printable(format_value(row[column.at])), cut=column.cut) for column in shown)
+    *possible, last = "widen the terminal", *ways
     if dropped := [column.name for column in columns if column not in shown]:
-        show(f"{plural(len(dropped), 'column')} more ({join_first(dropped)}): {_how_to_see()}")
+        show(f"{plural(len(dropped), 'column')} more ({join_first(dropped)}): {', '.join(possible)}, or {last}")
     if count > most:
         show(f"the first {most:,} of {count:,} rows; all of them: -o rows.csv, or --format jsonl")
     return count
@@ -129,13 +132,6 @@ def _fit(columns: list[_Column], room: int, drop_first: Sequence[str]) -> list[_
         if wide := [each for each in shown if each.width > each.least]:
             max(wide, key=lambda each: each.width).width -= 1
     return shown
-
-
-def _how_to_see() -> str:
-    ways = {"--columns": "choose some by --columns", "--format": "add --format jsonl", "--json": "add --json"}
-    options = options_of_command() - ({"--json"} if "--format" in options_of_command() else set())
-    possible = ["widen the terminal", *(way for option, way in ways.items() if option in options)]
-    return ", or ".join(filter(None, [", ".join(possible[:-1]), possible[-1]]))
 
 
 def options_given(values: dict[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ from catalogue.export.ducklake_tables import BACKENDS
 from catalogue.formatting import ReprMixin, join_first, plural, several
 from catalogue.harvest import snapshot
 from catalogue.metadata_db.lake_files import LakeFile, lake_files
+from catalogue.output.targets import local_path
 from catalogue.progress import Progress
 from catalogue.selection import select_stored
 from catalogue.session import Session
@@ -53,7 +54,7 @@ def export_ducklake(
 ) -> Exported:
     if backend not in {None, *BACKENDS}:
         raise QueryError(f"unknown backend {backend!r}; choose among {', '.join(BACKENDS)}")
-    place = Path(path) if path is not None else session.data / LAKE_NAME
+    place = local_path(path) if path is not None else session.data / LAKE_NAME
     chosen, files, missing = _stored_files(session, crawls)
     where = data_path(session.settings.source)
     others = subsets_not_harvested(session, chosen)
@@ -67,10 +68,11 @@ def export_iceberg(
     _need_pyiceberg()
     from catalogue.export.iceberg import check_address, export  # noqa: PLC0415 - an extra, and slow to import
 
+    place = local_path(path)
     where = _location(session, location)
     check_address(where)
     chosen, files, missing = _stored_files(session, crawls)
-    export(Path(path), files, where, missing)
+    export(place, files, where, missing)
     return Exported(str(path), chosen, len(files), missing)
 
 

@@ -65,6 +65,8 @@ class Harvested(ReprMixin):
         at = self.progress
         cost = f"{plural(at.requests, 'request')}, {size(at.bytes)}, {at.seconds:.1f} s"
         what = _NOUNS[self.index]
+        if self.index == VALUES and not at.listed:
+            return f"{at.name}: no row group has all values of these columns in dictionary pages, so none are stored"
         value = f"{at.done:,} of {plural(at.listed, what)} stored, {len(self.fetched):,} fetched now"
         return f"{at.name}: {value}; {cost}"
 

@@ -71,7 +71,7 @@ def steps(
     harvestable = [crawl for crawl in newest_first(listed) if has_columnar_index(crawl)]
     if not stored and not incomplete:
         crawl = harvestable[0] if harvestable else "latest" if dataset == COMMON_CRAWL else dataset.name
-        yield Step("nothing is harvested yet", dataset.harvest_command(crawl))
+        yield Step("no footers are stored yet", dataset.harvest_command(crawl))
     if unbounded := sum(row["without_bounds"] for row in coverage):
         command = "catalogue backfill" + ("" if dataset == COMMON_CRAWL else f" --table {dataset.name}")
         why = without_key_range(unbounded)

@@ -229,7 +229,7 @@ def _usable(rows: Iterable[object], roots: Sequence[str], refuse: Callable[[str]
             continue
         if not isinstance(each, Mapping):
             raise QueryError(
-                f"captures are an answer, a table, a DataFrame or a list of rows, not such as {each!r:.100}"
+                f"invalid row {each!r:.100}; use the result of captures(), a table, a DataFrame or a list of rows"
             )
         try:
             yield capture_of(each, roots)

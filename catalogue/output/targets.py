@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from catalogue.source.observe import hide_credentials
 
 _ATOMIC = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 """Stores whose objects appear when they are complete; elsewhere a file is uploaded under a temporary name."""
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # a drive of Windows has one letter
 _MAX_NAME = 200
 """Bytes; file systems allow 255, and names of temporary files are longer."""
 
@@ -161,6 +163,20 @@ class RemoteTarget:
 
 
 Target: TypeAlias = LocalTarget | RemoteTarget
+
+
+def local_path(output: str | Path) -> Path:
+    """Return the path of an output that can only be a file or folder of this machine.
+
+    Raises:
+        QueryError: if it is an address or ``-``, which would become the names of files.
+    """
+    if _ADDRESS.match(str(output)):
+        # The message leaves it out: it may contain a password.
+        raise QueryError("this output cannot be an address, unlike those of fetch and export snapshot; name a path")
+    if str(output) == "-":
+        raise QueryError("this output cannot be standard output; name a path")
+    return Path(output)
 
 
 def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:

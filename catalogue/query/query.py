@@ -85,7 +85,8 @@ class Query:
         for each in PARAMETERS:
             if values.get(each.name) is not None:
                 values[each.name] = each.parse(values[each.name])
-                if values[each.name] == () and each.name not in {"subsets", "where"}:
+                is_empty = isinstance(values[each.name], tuple) and not values[each.name]
+                if is_empty and each.name not in {"subsets", "where"}:
                     raise QueryError(each.empty or f"{each.name} is empty; name a value, or leave it out")
         values = {name: value for name, value in values.items() if value is not None}
         filters = {name: values.pop(name) for name in ("status", "mime", "lang") if name in values}

@@ -1,5 +1,6 @@
 """URLs to ``url_surtkey``, and patterns to intervals of keys."""
 
+from catalogue.errors import QueryError
 from catalogue.surt.equality import normal_url, same_url, similar_url, without_dots
 from catalogue.surt.interval import (
     END,
@@ -64,6 +65,8 @@ def url_surtkey(url: str) -> str:
     """Return the key under which the index stores a URL; without a scheme, ``http`` is assumed.
 
     Raises:
-        QueryError: if it has no host or an invalid port.
+        QueryError: if it is no text, or has no host or an invalid port.
     """
+    if not isinstance(url, str):
+        raise QueryError(f"invalid URL of type {type(url).__name__}; use one text, such as https://example.com/page")
     return newest_key(url)

@@ -26,6 +26,7 @@ from itertools import pairwise
 
 from catalogue.commoncrawl.capture import MAX_RECORD, Capture
 from catalogue.errors import BadUrlIndex, QueryError
+from catalogue.formatting import ReprMixin
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Source
@@ -257,12 +258,15 @@ class Extent:
     range: ByteRange
 
 
-class OldIndex:
+class OldIndex(ReprMixin):
     """An index file; its blocks are checked against each other."""
 
     def __init__(self, source: Source, path: str = PATH) -> None:
         self._source = source
         self._path = path
+
+    def _line(self) -> str:
+        return f"in {self._path}"
 
     def find(self, text: str) -> Extent:
         """Find the result of a pattern, see ``parse_key_prefix``; reads index blocks only.

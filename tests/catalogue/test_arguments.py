@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import catalogue
 from catalogue import Catalogue
 from catalogue.errors import QueryError
+
+NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"
 
 
 @pytest.mark.parametrize(
@@ -20,7 +23,7 @@ from catalogue.errors import QueryError
         ("harvest", ["latest"], {"report": "no"}, "invalid report 'no'; use a function"),
         ("check", [], {"repair": "no"}, "invalid repair 'no'; use True or False"),
         ("check", [], {"read_subset": 5}, "invalid read_subset 5; use a text"),
-        ("check", [[]], {}, "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"),
+        ("check", [[]], {}, NO_CRAWL),
         ("crawls", [], {"fetch": "no"}, "invalid fetch 'no'; use True or False"),
         ("connect", [], {"lake": "no"}, "invalid lake 'no'; use True or False"),
         ("doctor", [2022], {}, "invalid crawl 2022; use a text"),
@@ -29,7 +32,18 @@ from catalogue.errors import QueryError
         ("get", [b"example.com"], {}, "invalid url b'example.com'; use a text"),
         ("get", ["example.com"], {"max_requests": float("nan")}, "invalid max_requests nan; use a whole number"),
         ("get", ["example.com"], {"max_requests": "9"}, "invalid max_requests '9'; use a whole number"),
-        ("site", ["example.com"], {"crawl": []}, "a report needs one crawl; name one, such as latest"),
+        (
+            "site",
+            ["example.com"],
+            {"crawl": []},
+            NO_CRAWL,
+        ),
+        (
+            "get",
+            ["example.com"],
+            {"crawls": []},
+            NO_CRAWL,
+        ),
         ("record", [None], {}, "invalid capture None; use a row of captures, such as a dict"),
         ("fetch", [[], None], {}, "invalid output None; use a path, a URL or an open file"),
         ("fetch", [[], "a.jsonl"], {"main_content": "no"}, "invalid main_content 'no'; use True or False"),
@@ -55,18 +69,26 @@ def test_refuses_numbers_of_rows_that_are_texts(harvested: Catalogue, crawl: str
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("wrong", "says"),
     [
-        ("progress", "invalid progress 'no'; use True or False"),
-        ("trace", "invalid trace 'no'; use True or False or a function"),
-        ("settings", "invalid settings 'no'; use Settings"),
-        ("executor", "invalid executor 'no'; use an executor of concurrent.futures"),
+        ({"progress": "no"}, "invalid progress 'no'; use True or False"),
+        ({"trace": "no"}, "invalid trace 'no'; use True or False or a function"),
+        ({"settings": "no"}, "invalid settings 'no'; use Settings"),
+        ({"executor": "no"}, "invalid executor 'no'; use an executor of concurrent.futures"),
+        ({"source": b"folder"}, "invalid source b'folder'; use a text or a path"),
+        ({"data": __file__}, f"{__file__} is a file; name a folder for the data"),
+        ({"data": ""}, "invalid value '' of the setting data; use a path"),
     ],
 )
-def test_open_refuses_arguments_of_other_types(tmp_path: Path, name: str, says: str) -> None:
-    wrong: Any = {name: "no"}
+def test_open_refuses_arguments_of_other_types(tmp_path: Path, wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(QueryError, match=f"^{re.escape(says)}$"):
-        catalogue.open(tmp_path, **wrong)
+        catalogue.open(**{"data": tmp_path, **wrong})
+
+
+@pytest.mark.parametrize("wrong", [None, b"example.com", pd.Series(["example.com"])])
+def test_keys_are_made_of_texts(wrong: Any) -> None:
+    with pytest.raises(QueryError, match=f"^invalid URL of type {type(wrong).__name__}; use one text"):
+        catalogue.url_surtkey(wrong)
 
 
 def test_takes_numbers_and_flags_of_numpy(harvested: Catalogue, crawl: str) -> None:

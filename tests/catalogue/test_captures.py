@@ -11,6 +11,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.errors import QueryError, UncoveredColumns
 from tests.support.amounts import in_part
+from tests.support.commands import Command
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,15 @@ def test_says_whether_a_limit_was_reached(harvested: Catalogue, crawl: str) -> N
         found = harvested.captures("example.com/*", crawls=crawl, limit=limit)
         assert len(found.to_arrow()) == min(limit, count)
         assert found.more is more
+
+
+@pytest.mark.parametrize(
+    "words", [["--limit", "0"], ["--limit", "2", "--count"], ["--limit", "2", "--count", "--latest"]]
+)
+def test_prints_whether_a_limit_was_reached(asking: Command, words: list[str]) -> None:
+    ran = asking("query", "*.example.com", *words)
+    assert ran.status == 0
+    assert "; there may be more, beyond --limit\n" in ran.err
 
 
 COLUMNS = ["url", "fetch_time", "fetch_status"]

@@ -72,6 +72,9 @@ def test_python_uses_the_same_data_folder(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("CATALOGUE_DATA", "other")
     assert catalogue.open().session.data == Path("other")
     assert catalogue.open("given").session.data == Path("given")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert catalogue.open("~/given").session.data == tmp_path / "given"
+    assert catalogue.open("given", source=tmp_path).session.settings.source == str(tmp_path)
 
 
 # ---- the source ----

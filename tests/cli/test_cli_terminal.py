@@ -78,10 +78,23 @@ def test_cuts_urls_and_not_times(asking: Command, columns: int, shown: list[str]
     assert (left_out + how in note) if left_out else ("column" not in note)
 
 
-def test_hint_about_hidden_columns_fits_the_command(asking: Command) -> None:
-    seen = on_a_terminal(asking, "sample", "-n", "3", columns=40)
-    assert "add --format jsonl" in seen
-    assert "--json" not in seen
+@pytest.mark.parametrize(
+    ("words", "how"),
+    [
+        (["sample", "-n", "3"], "choose some by --columns, or add --format jsonl"),
+        (["join", "urls.txt", "--dry-run"], "widen the terminal, or add --json"),
+    ],
+)
+def test_hint_about_hidden_columns_fits_the_table(asking: Command, words: list[str], how: str) -> None:
+    (asking.home / "urls.txt").write_text("example.com\n", encoding="ascii")
+    assert how in " ".join(on_a_terminal(asking, *words, columns=40).split())
+
+
+def test_question_names_options(command: Command) -> None:
+    seen = " ".join(on_a_terminal(command, "query", "example.com", typed="n\n").split())
+    assert "add --crawl latest" in seen
+    assert "Harvest now?" in seen
+    assert "crawls=" not in seen
 
 
 @in_part(3)

@@ -123,7 +123,7 @@ def test_says_that_no_footers_are_stored(command: Command) -> None:
     assert command("harvest", "--crawl", "latest", "--index", "cdx").status == 0
     ran = command("sql", "find-url", "--json")
     assert (ran.status, ran.out) == (0, "")
-    assert ran.err.startswith("no footers are stored, so only the view crawls has rows; run: catalogue ")
+    assert ran.err.startswith("no footers are stored, so only the views crawls and blocks can have rows; run: ")
     assert ran.err.endswith(" harvest --crawl latest\n")
 
 

@@ -1,10 +1,12 @@
 """Lists of blocks of the CDX index: harvested, shown, checked, used and forgotten."""
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from io import BytesIO
 from pathlib import Path
+from shutil import copytree
 from threading import Event
 
 import duckdb
@@ -79,6 +81,12 @@ def test_view_has_every_block(cat: Catalogue) -> None:
     assert paths == {some_blocks().path(place) for place in range(len(some_blocks()))}
     (stored,) = (cat.session.data / "blocks").iterdir()
     assert stored.stat().st_size < len(some_lines()) / 3
+
+
+def test_crawls_are_shown_with_lists(both_data: Path, whole_mirror: Path, tmp_path: Path) -> None:
+    data = copytree(both_data, tmp_path / "data")
+    ran = Command(data, str(whole_mirror), tmp_path)("crawls")
+    assert re.search(rf"^{CRAWL} .* files: crawldiagnostics, robotstxt, warc; list of blocks$", ran.out, re.MULTILINE)
 
 
 def test_view_after_a_move(cat: Catalogue, tmp_path: Path) -> None:

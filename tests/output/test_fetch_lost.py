@@ -164,7 +164,7 @@ def test_rejects_other_values_as_captures(harvested: Catalogue, tmp_path: Path, 
         "number": 1,
         "list": ["https://example.com/"],
     }[kind]
-    with pytest.raises(QueryError, match="captures are an answer, a table, a DataFrame or a list of rows"):
+    with pytest.raises(QueryError, match=r"use the result of captures\(\), a table, a DataFrame or a list of rows"):
         harvested.fetch(odd, tmp_path / "out.warc.gz")
     assert list(tmp_path.iterdir()) == []
 

@@ -1,11 +1,13 @@
 """Every interface has the declared parameters of a query, except those that the declaration excludes."""
 
 import inspect
+from enum import Enum
 from typing import Any
 
 import click
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from catalogue.catalogue import Catalogue
@@ -75,6 +77,28 @@ def test_python_has_the_parameters_with_their_defaults() -> None:
 def test_python_refuses_values_of_other_types(given: dict[str, Any], says: str) -> None:
     with pytest.raises(QueryError, match=f"(?s)^{says}"):
         Query.of(**{"patterns": "example.com", **given})
+
+
+class Word(str, Enum):  # noqa: UP042 - its str() is not its value
+    SITE = "*.example.com"
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        ({"patterns": Word.SITE}, {}),
+        ({"patterns": [Word.SITE]}, {}),
+        ({"patterns": pa.chunked_array([["*.example.com"]])}, {}),
+        ({"patterns": pd.Series(["*.example.com"], index=[5])}, {}),
+        ({"patterns": {"*.example.com": 1}.keys()}, {}),
+        ({"from_": np.datetime64("2022-01-18")}, {"from_": "2022-01-18"}),
+        ({"to": np.datetime64("2022-01-18T12", "ns")}, {"to": "2022-01-18T12:00:00"}),
+        ({"to": pd.Timestamp("2022-01-18", tz="Asia/Kathmandu")}, {"to": "2022-01-17T18:15:00"}),
+    ],
+)
+def test_python_takes_values_of_libraries(harvested: Catalogue, given: dict[str, Any], same: dict[str, Any]) -> None:
+    site = {"patterns": "*.example.com"}
+    assert harvested.captures(**site | given).plan == harvested.captures(**site | same).plan
 
 
 def test_a_limit_may_be_any_number(harvested: Catalogue, asking: Command) -> None:

@@ -343,7 +343,8 @@ def test_snapshots_contain_values(with_values: Catalogue, tmp_path: Path) -> Non
         assert cat.sql(rows).fetchall() == expected
 
 
-def test_unknown_columns_are_refused(with_values: Catalogue) -> None:
+def test_names_columns_without_values(with_values: Catalogue) -> None:
+    assert with_values.harvest(CRAWL, values="url")[1].summary.endswith("in dictionary pages, so none are stored")
     with pytest.raises(UnknownColumn, match="did you mean content_languages"):
         with_values.harvest(CRAWL, values="content_language")
     with pytest.raises(QueryError, match="need not be stored"):

@@ -157,6 +157,7 @@ def test_takes_three_requests_after_the_root(
     server.log.clear()
     with catalogue.open(tmp_path, settings=settings) as cat:
         index = cat.old_index()
+        assert repr(index) == "<OldIndex in projects/url-index/url-index.1356128792>"
         extent = index.find(pattern)
         between = [item for item in items if item[0] in extent.pattern.interval]
         assert list(index.captures(extent)) == scanned(between, pattern)
