@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from copy import copy
 from dataclasses import replace
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import newest_first
-from catalogue.errors import UNUSABLE, IncompleteAnswer, QueryError
+from catalogue.errors import UNUSABLE, FileChanged, IncompleteAnswer, QueryError
 from catalogue.formatting import ReprMixin, join_first
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.plan import ReadPlan
@@ -108,7 +108,7 @@ class Captures(ReprMixin):
     @property
     def plan(self) -> ReadPlan:
         """What is read, and its cost; an estimate while page indexes are missing."""
-        if self._plan is None or self.question.is_outdated(self._plan):
+        if self._plan is None or self.question.failed(self._plan):
             self._plan = self.question.plan(counts=self._counts)
         return self._plan
 
@@ -247,20 +247,41 @@ class Captures(ReprMixin):
             self._agree(self.plan)
         if warn:
             self._warn()
-        plan, is_started = self.plan, False
+        plan, returned = self.plan, Counter[str]()
         self._uncounted.clear()
         if not any(each.waves for each in plan.crawls):
             return
         try:
             for batch in self._run(plan, report):
-                is_started = True
                 yield batch
-        except UNUSABLE:
-            if is_started or not self.question.is_outdated(plan):
+                if plan.query.is_inorder:
+                    counts = batch.column("crawl").value_counts().to_pylist()
+                    returned.update({each["values"]: each["counts"] for each in counts})
+                else:
+                    returned[""] += batch.num_rows
+        except UNUSABLE as error:
+            failed = self.question.failed(plan)
+            # The other index may have another version of a file that changed, and other rows in another order.
+            is_mixed = "" in returned or (isinstance(error, FileChanged) and returned.keys() & failed)
+            if not failed or is_mixed:
                 raise
         else:
             return
-        yield from self._read(report, warn=False)
+        yield from self._rest(returned, report) if returned else self._read(report, warn=False)
+
+    def _rest(
+        self, returned: Mapping[str, int], report: Callable[[Progress], None]
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Read what follows rows that were returned of each crawl; the other index has the same rows in this order."""
+        question = self.question
+        at = max(map(question.crawls.index, returned))
+        skipped = returned[question.crawls[at]]
+        part = question.part(question.crawls[at:])
+        if question.query.limit is not None:
+            part = part.limited(question.query.limit - sum(returned.values()) + skipped)
+        for batch in self._with(part)._read(report, warn=False):  # noqa: SLF001 - of this class
+            yield from [batch.slice(skipped)] if skipped < batch.num_rows else ()
+            skipped = max(0, skipped - batch.num_rows)
 
     def _run(self, plan: ReadPlan, report: Callable[[Progress], None]) -> Generator[pa.RecordBatch, None, None]:
         from catalogue.read.streams import ReadEvents

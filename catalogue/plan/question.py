@@ -167,9 +167,9 @@ class Question:
         # A limit may end the read early.
         return self._divided(plan) if plan.blocks and not query.stops_early else plan
 
-    def is_outdated(self, plan: ReadPlan) -> bool:
-        """Return whether the index of a crawl has failed since, such as in a count of the same query."""
-        return any(each.index in self.indexes(each.crawl).refusals for each in plan.crawls)
+    def failed(self, plan: ReadPlan) -> list[str]:
+        """Return the crawls whose planned index has failed since, such as in a count of the same query."""
+        return [each.crawl for each in plan.crawls if each.index in self.indexes(each.crawl).refusals]
 
     def _divided(self, plan: ReadPlan) -> ReadPlan:
         """Divide reads of blocks for the shortest time."""

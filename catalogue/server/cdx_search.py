@@ -140,7 +140,7 @@ class CdxSearch:
                 for request, response in fetched:
                     blocks += blocks_of(source, request, response, events)
         except UNUSABLE:
-            if question.is_outdated(plan):  # the other index answers
+            if question.failed(plan):  # the other index answers
                 return None
             raise
         question.lists().save_versions()

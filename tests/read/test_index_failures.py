@@ -139,6 +139,37 @@ def test_unusable_files_leave_the_answer_to_the_cdx_index(
             cat.captures(url, crawls=crawl, columns=["url", "url_host_name"]).to_arrow()
 
 
+@pytest.mark.parametrize(
+    ("index", "stored", "pattern", "files"),
+    [("cdx", "both", "*.com", "cdx-*.gz"), ("columnar", "columnar", "https://example.com/", "*.parquet")],
+)
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_the_other_index_continues_after_rows_were_returned(
+    whole_mirror: Path,
+    crawls: list[str],
+    tmp_path: Path,
+    index: str,
+    stored: str,
+    pattern: str,
+    files: str,
+    *,
+    is_limited: bool,
+) -> None:
+    mirror, read = tmp_path / "mirror", crawls[:3]
+    copytree(whole_mirror, mirror)
+    settings = Settings(source=str(mirror), cache_size=0)
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(read, subsets="all", index=stored)
+        expected = cat.captures(pattern, crawls=read, subsets="all", index="columnar").to_arrow()
+        for path in mirror.rglob(files):
+            if read[1] in str(path):
+                path.unlink()
+        limit = expected.num_rows - 1 if is_limited else None
+        found = cat.captures(pattern, crawls=read, subsets="all", limit=limit)
+        assert [each.index for each in found.plan.crawls if each.crawl == read[1]] == [index]
+        assert (found.to_arrow(), found.complete) == (expected.slice(0, limit), True)
+
+
 @pytest.mark.parametrize("read", [Captures.count, Captures.count_by_crawl, Captures.head, pa.table])
 def test_answers_are_incomplete_after_the_cdx_index_has_failed(
     whole_mirror: Path, crawls: list[str], tmp_path: Path, read: Callable[[Captures], object]
