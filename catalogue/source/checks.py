@@ -19,6 +19,7 @@ from catalogue.errors import (
     NotParquet,
     RangeIgnored,
     Redirected,
+    SourceUnavailable,
     Throttled,
     UnexpectedHtml,
     Unreachable,
@@ -158,6 +159,8 @@ class Request:
                 location = without_secrets(headers.get("location", ""))
                 advice = "use its address as the source, or name its host as one of redirects in config.toml"
                 return Redirected(f"{self.where} redirects to {location!r}, which is not followed; {advice}")
+            case 511:
+                return SourceUnavailable(f"{message}; the network requires a login")
             # Storage answers 501 to headers that it does not implement.
             case _ if (400 <= status < 500 and status != 408) or status in {501, 505}:  # noqa: PLR2004
                 return Forbidden(message)
