@@ -122,7 +122,7 @@ def test_a_host_that_has_only_sent_web_pages_is_given_up_sooner(
     source = PoliteSource(Answers(chain(earlier, cycle([UnexpectedHtml("x")]))), limiter, jitter=lambda: 0.5)
     for _ in earlier:
         source.get("x", BOUNDED)
-    with pytest.raises(error, match="^x$"):
+    with pytest.raises(error, match=r"^x$"):
         source.get("x", BOUNDED)
     assert source.requests - len(earlier) == requests
     assert sum(clock.waits) < 10
