@@ -101,9 +101,9 @@ def test_first_search_of_a_crawl_with_footers_takes_few_requests(
         cat.harvest(crawls[1], subsets="all", index="columnar")
         server.reset()
         found = cat.captures("https://example.com/", crawls=crawls[1], index="cdx")
-        assert found.plan.requests == 4  # three of the list, one of a block
+        assert found.plan.requests == 2  # one of the short list, one of a block
         assert found.count() > 0
-        assert len(server.settle()) <= 4
+        assert len(server.settle()) <= 3
 
 
 def test_limit_ends_the_read_before_other_crawls_are_searched(
@@ -339,6 +339,27 @@ def test_plan_of_a_wide_pattern_without_a_list_is_a_minimum(whole_mirror: Path, 
     assert "this is a minimum: the query first searches" in wide
     assert "at least " not in site
     assert "this is an estimate: the query first searches" in site
+
+
+def test_plans_of_searches_use_what_is_known_of_other_lists(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    other, crawl, *_ = crawls
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(whole_mirror), cache_size=0)) as cat:
+
+        def planned(pattern: str | list[str]) -> int:
+            plan = cat.captures(pattern, crawls=crawl).plan
+            assert plan.about == "about "
+            return plan.requests
+
+        unknown = planned("example.com")
+        assert planned("*.example.com") == unknown  # these keys are neighbours
+        assert planned(["*.example.com", "example.org"]) > unknown
+        cat.captures("example.com", crawls=other).to_arrow()
+        expected, before = planned("*.example.com"), cat.requests
+        cat.captures("*.example.com", crawls=crawl).to_arrow()
+        made = cat.requests - before
+        assert made / 2 <= expected <= 2 * made < unknown
 
 
 @in_soak
