@@ -227,11 +227,16 @@ class ReadPlan(ReprMixin):
 
     @property
     def committed(self) -> tuple[int, int]:
-        """Certain requests and bytes: of page indexes and searches alone, if a limit may end the read early."""
-        if not self.query.stops_early:
-            return self.requests, self.bytes
+        """Requests and bytes that are made before the query is planned again, or all.
+
+        They are those of page indexes and searches alone, if a limit may end the read early. A search takes at most
+        about twice the estimated requests.
+        """
         searches = [each.search for each in self.crawls if each.search]
-        requests = len(self.indexes) + sum(search.requests for search in searches)
+        more = sum(search.round_trips for search in searches)
+        if not self.query.stops_early:
+            return self.requests + more, self.bytes
+        requests = len(self.indexes) + sum(search.requests for search in searches) + more
         return requests, sum(len(fetch.range) for fetch in self.indexes) + sum(search.bytes for search in searches)
 
     def _line(self) -> str:

@@ -59,11 +59,11 @@ def estimate_search(
     searches = _distant(shares, PROBE / (size or _USUAL_SIZE))
     requests = first.requests + (searches - 1) * later.requests
     received = first.bytes + (searches - 1) * later.bytes
-    listed = 0
-    if size is not None:
-        pieces = -(-max(0, size - PROBE) // COMPLETE_GAP)  # one request reads all of a piece
-        requests, received = min(requests, 1 + pieces, searches * (1 + pieces.bit_length())), min(received, size)
-        listed = sum(int(max(0.0, end - start - _NARROW) * size) for start, end in shares)
+    if figures.size is not None:
+        pieces = -(-max(0, figures.size - PROBE) // COMPLETE_GAP)  # one request reads all of a piece
+        requests = min(requests, 1 + pieces, searches * (1 + pieces.bit_length()))
+        received = min(received, figures.size)
+    listed = sum(int(max(0.0, end - start - _NARROW) * (size or 0)) for start, end in shares)
     reads = _distant(_shares(intervals, predictor), 2 * _LINE / (size or _USUAL_SIZE))
     blocks = listed // _LINE * figures.block
     return ListSearch(

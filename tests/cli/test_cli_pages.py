@@ -13,7 +13,7 @@ __all__ = ["large"]  # a fixture
 
 SLOW = {"CATALOGUE_BANDWIDTH": "100000", "CATALOGUE_LATENCY": "0.02"}
 """A connection so slow that plans read pages of small files."""
-ASKED = ["example.com/00030000", "--columns", "url_surtkey,url,fetch_status", "--index", "columnar"]
+ASKED = ["example.com/00030000", "--columns", "url_surtkey,url,fetch_status"]
 FOUND = {"url_surtkey": "com,example)/00030000", "url": "https://example.com/00030000", "fetch_status": 200}
 PATH_COLUMNS = {"crawl": LARGE, "subset": "warc"}
 

@@ -141,7 +141,7 @@ def test_announces_index_requests_first_and_then_pages(large: Path, settings: Se
         ) as cat,
     ):
         cat.harvest(LARGE)
-        found = cat.captures("example.com/00030000", columns=columns, index="columnar")
+        found = cat.captures("example.com/00030000", columns=columns)
         estimate = found.plan
         assert estimate.estimated
         assert not estimate.exact
@@ -164,7 +164,7 @@ def test_announces_index_requests_first_and_then_pages(large: Path, settings: Se
         assert (
             exact.bytes / 2 <= estimate.bytes - sum(len(fetch.range) for fetch in estimate.indexes) <= 2 * exact.bytes
         )
-        assert cat.captures("example.com/00030000", columns=columns, index="columnar").plan == exact
+        assert cat.captures("example.com/00030000", columns=columns).plan == exact
 
 
 def test_does_not_read_cached_pages(tmp_path: Path, cat: Catalogue, server: LoopbackServer) -> None:
