@@ -70,6 +70,7 @@ def estimate_search(
         requests + reads + blocks // MAX_READ,
         received + reads * figures.block + listed + blocks,
         requests,
+        received + listed,
         size is None and any(end - start > _WIDE for start, end in shares),
     )
 
