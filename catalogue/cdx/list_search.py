@@ -38,7 +38,7 @@ _ESTIMATED = 0.98
 """Share of an estimated size after which the end of the list is read."""
 _ROWS, _LINE = 3000, 53
 """Estimated rows of a block, and bytes of a line without its key."""
-_COMPLETE_GAP = 192 << 10
+COMPLETE_GAP = 192 << 10
 """Gaps up to this size are read completely."""
 _PIECE = 8 << 20
 """Maximum bytes of a request."""
@@ -79,11 +79,6 @@ class Predictor(NamedTuple):
     """Estimated bytes of the list."""
     rough: bool = False
     """It may be wrong by several percent of the list."""
-
-    def least(self, interval: KeyInterval, size: int) -> int:
-        """Return bytes that the lines of an interval take of a list at least; 0 if nothing reliable is known."""
-        share = 0.0 if self.rough else self.share(interval.end) - self.share(interval.start)
-        return max(0, int(share * size) - _PREDICTED_PROBE)
 
 
 USUAL = Predictor(usual_share, rough=True)
@@ -221,7 +216,7 @@ class ClusterSearch:
 
     def _probe(self, key: bytes, gap: Gap, most: int) -> ByteRange:
         """Return what to read next of a gap; about ``most`` bytes may remain on each side of it."""
-        if len(gap) <= _COMPLETE_GAP:
+        if len(gap) <= COMPLETE_GAP:
             return ByteRange(gap.start, gap.end)
         place, length = self._predicted(key, gap)
         start = place - length // 2

@@ -250,6 +250,10 @@ class Budget:
         if not self.covers(cost.requests, cost.bytes):
             confirm(f"this takes {format_cost(cost)}")
 
+    def check_plan(self, plan: "ReadPlan") -> None:
+        if not self.covers(*plan.committed):
+            confirm(f"this takes {format_cost(plan)}")
+
     def approve(self, captures: "Captures", options: "Common") -> "Captures":
         """Check the cost of captures before they are read; see ``confirm``."""
         before, allowed = captures.spent, self
@@ -259,9 +263,7 @@ class Budget:
             return requests, received
 
         def agree(plan: "ReadPlan") -> None:
-            left = allowed.after(*spent())
-            if not left.covers(*plan.committed):
-                left.check(plan)
+            allowed.after(*spent()).check_plan(plan)
             if plan.is_ready:
                 self.show(plan, options)
 

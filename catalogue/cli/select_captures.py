@@ -62,7 +62,7 @@ def select_captures(
     try:
         captures = captures_for(catalogue, parameters)
         if budget and not captures.reads_in_turn and captures.plan.searched:
-            budget.check(captures.plan)
+            budget.check_plan(captures.plan)
             if len(captures.plan.searched) > 1 and sys.stderr.isatty():
                 options.say(f"{plural(len(captures.plan.searched), 'crawl')}: {format_cost(captures.plan)}")
             captures.fetch_indexes()

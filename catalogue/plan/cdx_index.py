@@ -11,16 +11,7 @@ from typing import NamedTuple, TypeAlias
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
 from catalogue.cdx.lines import COLUMNS
-from catalogue.cdx.list_search import (
-    NEXT_SEARCH,
-    PREDICTED_SEARCH,
-    SEARCH_BY_ROW_GROUPS,
-    START,
-    USUAL,
-    ClusterSearch,
-    Predictor,
-    predict_from,
-)
+from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor, predict_from
 from catalogue.commoncrawl.crawls import (
     CDX,
     has_columnar_index,
@@ -43,6 +34,7 @@ from catalogue.errors import (
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
 from catalogue.plan.requests import Cost, PlannedRequest
+from catalogue.plan.search_estimate import ListFigures, estimate_search
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import ByteRange, FileVersion
@@ -51,6 +43,7 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import (
     crawls_with_blocks,
+    crawls_with_lines,
     forget_lines,
     forget_list,
     list_version,
@@ -67,10 +60,6 @@ _MOST_LISTED = 4 << 20
 """Bytes of a list that are read for one interval, at most: some 50,000 blocks of 0.2 MB."""
 _MOST_BLOCKS = 50_000
 """The same limit for a stored list, in blocks."""
-_BLOCK = 250_000
-"""Estimated bytes of the blocks that have one key."""
-_WIDE = 0.005
-"""Share of a list that may cost more than a search: thousands of blocks."""
 
 
 AnyList: TypeAlias = StoredList | ClusterSearch
@@ -103,6 +92,7 @@ class BlockLists:
         self._stored: dict[str, None] = {}
         """Crawls whose lists are stored, newest first."""
         self._predictors: dict[str, Predictor] = {}
+        self._figures: dict[str, ListFigures] = {}
         self._versions: dict[str, dict[str, FileVersion]] = {}
         """Versions of the files with blocks, by crawl and path."""
         self._unsaved: set[str] = set()
@@ -123,6 +113,7 @@ class BlockLists:
             there = crawls_with_blocks(store) if store else []
             self._stored = dict.fromkeys(newest_first(there))
             self._predictors.clear()
+            self._figures.clear()
             self._lists = {crawl: each for crawl, each in self._lists.items() if isinstance(each, ClusterSearch)}
         return store
 
@@ -153,12 +144,33 @@ class BlockLists:
         with suppress(StoreError):  # answers do not depend on it
             if extents := self._extents(crawl):
                 return predict_from(chain(*extents.values()), extents)
-            if others := [other for other in self._stored if other != crawl]:
-                around = newest_first([*others, crawl])
-                nearest = others[max(0, around.index(crawl) - 1)]
-                if isinstance(like := self.get(nearest), StoredList):
-                    return Predictor(like.share)
+            if isinstance(like := self._nearest(crawl, self._stored), StoredList):
+                return Predictor(like.share)
         return USUAL
+
+    def _nearest(self, crawl: str, others: Iterable[str]) -> AnyList | None:
+        """Return what is known of the list of the next newer crawl of others, or of the newest one."""
+        found = newest_first(other for other in others if other != crawl)
+        around = newest_first([*found, crawl])
+        return self.get(found[max(0, around.index(crawl) - 1)]) if found else None
+
+    def figures(self, crawl: str) -> ListFigures:
+        """Return what is expected of a list, by what is known of it or of that of another crawl."""
+        store, known = self._update(), self._lists.get(crawl)
+        if isinstance(known, ClusterSearch) and known.lines:
+            return ListFigures(known.lines.version.size, known.lines.usual_block)
+        if crawl not in self._figures:
+            self._figures[crawl] = self._of_another(crawl, store) if store else ListFigures()
+        return self._figures[crawl]
+
+    def _of_another(self, crawl: str, store: Store) -> ListFigures:
+        with suppress(StoreError):
+            like = self._nearest(crawl, [*self._stored, *crawls_with_lines(store)])
+            if isinstance(like, StoredList) and (version := list_version(store, like.crawl)):
+                return ListFigures(version.size, like.usual_block)
+            if isinstance(like, ClusterSearch) and like.lines:
+                return ListFigures(like.lines.version.size, like.lines.usual_block)
+        return ListFigures()
 
     def search(self, crawl: str) -> ClusterSearch:
         """Begin to search an unknown list; thread-safe."""
@@ -321,20 +333,8 @@ class CdxIndex:
         if not unknown:
             return None
         predictor = self._predict = self._lists.predictor(self.crawl)
-        by_row_groups = predictor.size is not None
-        later = SEARCH_BY_ROW_GROUPS if by_row_groups else NEXT_SEARCH if predictor.rough else PREDICTED_SEARCH
-        first = later if known or by_row_groups else START + later
-        more = len(unknown) - 1
-        length = known.lines.version.size if known and known.lines else predictor.size or 0
-        listed = sum(predictor.least(each, length) for each in unknown)
-        blocks = listed * _MOST_BLOCKS // _MOST_LISTED * _BLOCK
-        return ListSearch(
-            first.requests + more * later.requests + len(intervals) + blocks // MAX_READ,
-            first.bytes + more * later.bytes + len(intervals) * _BLOCK + listed + blocks,
-            first.requests + more * later.requests,
-            predictor.rough
-            and any(predictor.share(each.end) - predictor.share(each.start) > _WIDE for each in unknown),
-        )
+        figures = self._lists.figures(self.crawl)
+        return estimate_search(intervals, unknown, predictor, figures, is_begun=known is not None)
 
     def _blocks(self, query: ResolvedQuery) -> Iterator[PlannedBlocks]:
         search, intervals = self._lists.get(self.crawl), query.intervals

@@ -150,6 +150,9 @@ class ListSearch:
     requests: int
     bytes: int
     round_trips: int
+    """Requests to the list."""
+    list_bytes: int
+    """Bytes of the list."""
     is_least: bool
     """The keys are a large part of most lists, so it may cost far more."""
 

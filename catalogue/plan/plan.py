@@ -227,12 +227,18 @@ class ReadPlan(ReprMixin):
 
     @property
     def committed(self) -> tuple[int, int]:
-        """Certain requests and bytes: of page indexes and searches alone, if a limit may end the read early."""
-        if not self.query.stops_early:
-            return self.requests, self.bytes
+        """Requests and bytes until the query is planned again, or is answered.
+
+        They are those of page indexes and searches alone, if a limit may end the read early. A search takes at most
+        about twice the estimated requests, and one for the list of files; what it finds is planned then.
+        """
         searches = [each.search for each in self.crawls if each.search]
-        requests = len(self.indexes) + sum(search.requests for search in searches)
-        return requests, sum(len(fetch.range) for fetch in self.indexes) + sum(search.bytes for search in searches)
+        requests = sum(2 * search.round_trips + 1 for search in searches)
+        received = sum(search.list_bytes for search in searches)
+        if self.query.stops_early:
+            return requests + len(self.indexes), received + sum(len(fetch.range) for fetch in self.indexes)
+        others = [each for each in self.crawls if not each.search]
+        return requests + sum(each.requests for each in others), received + sum(each.bytes for each in others)
 
     def _line(self) -> str:
         groups = f"{self.row_groups:,} of {plural(self.considered, 'row group')}"

@@ -158,8 +158,8 @@ class Request:
                 location = without_secrets(headers.get("location", ""))
                 advice = "use its address as the source, or name its host as one of redirects in config.toml"
                 return Redirected(f"{self.where} redirects to {location!r}, which is not followed; {advice}")
-            # Storage answers 501 to headers that it does not implement.
-            case _ if (400 <= status < 500 and status != 408) or status in {501, 505}:  # noqa: PLR2004
+            # Storage answers 501 to headers that it does not implement, and networks 511 until the user logs in.
+            case _ if (400 <= status < 500 and status != 408) or status in {501, 505, 511}:  # noqa: PLR2004
                 return Forbidden(message)
         return Unreachable(message)
 

@@ -17,6 +17,7 @@ from catalogue.errors import (
     SourceError,
     SourceUnavailable,
     Throttled,
+    UnexpectedHtml,
     Unreachable,
     WithoutTls,
     WrongLength,
@@ -31,8 +32,9 @@ ATTEMPTS = 12
 """Requests for one range before it fails."""
 _IGNORED_ATTEMPTS = 4
 """The same if the complete file is sent, since a server may send much of it."""
-_SAME_ATTEMPTS = 3
-"""The same if each response is wrong in the same way, such as by its headers."""
+_SAME_ATTEMPTS, _SAME_PAGES = 3, 6
+"""The same if each response is wrong in the same way, such as by its headers; the second if it is a web page, and the
+host has sent usable responses."""
 _UNRESOLVED_ATTEMPTS, _UNRESOLVED_PAUSE = 2, 2.0
 """Requests to a host whose name was never resolved, and seconds between them."""
 LONGEST_WAIT = 5.0
@@ -232,6 +234,11 @@ class PoliteSource:
         policy = self.limiter.policy
         if same == _SAME_ATTEMPTS and isinstance(error, WrongRange | WrongLength | WithoutTls):
             raise error
+        if isinstance(error, UnexpectedHtml):
+            if same == _SAME_ATTEMPTS and not self._answered:
+                raise SourceUnavailable(str(error)) from error
+            if same == _SAME_PAGES:
+                raise error
         refused = Policy().refused if isinstance(error, ProxyRefused) else policy.refused
         if isinstance(error, ConnectionRefused) and min(refused, self._attempts) <= attempts < ATTEMPTS:
             raise type(error)(f"{error}; is the server running?") from error

@@ -175,6 +175,10 @@ def crawls_with_blocks(store: Store) -> list[str]:
     return [key.removeprefix(LISTS) for key in store.keys("documents", LISTS) if key.startswith(LISTS)]
 
 
+def crawls_with_lines(store: Store) -> list[str]:
+    return [key.removeprefix(SEARCHES) for key in store.keys("facts", SEARCHES) if key.startswith(SEARCHES)]
+
+
 def forget_list(store: Store, crawl: str) -> None:
     """Delete the list of a crawl, and what searches read of it."""
     store.delete("documents", [LISTS + crawl])

@@ -101,12 +101,12 @@ def test_no_sequence_of_calls_exceeds_the_budget(
 
 
 async def test_refuses_before_the_first_request_if_the_price_is_known(stored: Settings, source: FaultServer) -> None:
-    async with assistant_of(stored, max_requests=2) as assistant:
+    async with assistant_of(stored, max_requests=1) as assistant:
         assert (await assistant.ask("plan", url=["*.example.com"], crawl=[OLD]))["affordable"] is False
         before = source.requests
         refused = await assistant.refused("query", url=["*.example.com"], crawl=[OLD], limit=200, max_requests=1000)
         assert refused["kind"] == "budget"
-        assert "2 of the 2 requests of this server are left" in refused["error"]
+        assert "1 of the 1 request of this server are left" in refused["error"]
         assert "restart catalogue mcp with a larger --max-requests" in refused["error"]
         assert source.requests == before
 
@@ -132,7 +132,7 @@ async def test_refused_call_names_the_requests_that_it_needs(
 async def test_search_that_ends_early_is_not_taken_for_an_empty_one(stored: Settings) -> None:
     async with assistant_of(stored) as assistant:
         asked = {"url": "https://nowhere.example/", "crawl": [NEWEST, OLD]}
-        part = await assistant.refused("get_page", **asked, max_requests=5)
+        part = await assistant.refused("get_page", **asked, max_requests=3)
         assert (part["outcome"], part["crawls_without_capture"]) == ("not_read", [NEWEST])
         assert f"searching {OLD} too takes" in part["reason"]
         complete = await assistant.ask("get_page", **asked, max_requests=100)

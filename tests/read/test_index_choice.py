@@ -246,6 +246,40 @@ def test_plan_of_a_wide_pattern_without_a_list_is_a_minimum(whole_mirror: Path, 
     assert "this is an estimate: the query first searches" in site
 
 
+def test_plans_of_searches_use_what_is_known_of_other_lists(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    other, crawl, *_ = crawls
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(whole_mirror), cache_size=0)) as cat:
+
+        def planned(pattern: str | list[str]) -> int:
+            plan = cat.captures(pattern, crawls=crawl).plan
+            assert plan.about == "about "
+            return plan.requests
+
+        unknown = planned("example.com")
+        assert planned("*.example.com") == unknown  # these keys are neighbours
+        assert planned(["*.example.com", "example.org"]) > unknown
+        cat.captures("example.com", crawls=other).to_arrow()
+        expected, before = planned("*.example.com"), cat.requests
+        cat.captures("*.example.com", crawls=crawl).to_arrow()
+        made = cat.requests - before
+        assert made / 2 <= expected <= 2 * made < unknown
+
+
+def test_limit_of_requests_covers_searches_that_take_longer(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    with FaultServer(whole_mirror) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        words = ["example.com", "--crawl", crawls[0]]
+        estimate = asks("plan", *words, "--json").json()["requests"]
+        refused = asks("query", *words, "--max-requests", str(estimate))
+        assert (refused.status, server.requests) == (2, 0)
+        assert f"this takes {estimate} requests" in refused.err
+        assert asks("query", *words, "--max-requests", str(2 * estimate)).status == 0
+
+
 @in_soak
 def test_all_crawls_are_priced_before_a_search(tmp_path: Path) -> None:
     crawls = [f"CC-MAIN-{year}-{week:02}" for year in range(2014, 2022) for week in range(5, 45, 4)]

@@ -84,7 +84,7 @@ def right(size: int = 100, requested: ByteRange = BOUNDED, **more: str) -> dict[
     [
         *((200, {}, "", RangeIgnored), (429, {}, "", Throttled)),
         *((status, {}, "", Redirected) for status in (300, 304)),
-        *((status, {}, "", Forbidden) for status in (400, 401, 405, 501, 505)),
+        *((status, {}, "", Forbidden) for status in (400, 401, 405, 407, 501, 505, 511)),
         *((status, {}, "", NotFound) for status in (404, 410)),
         *((status, {}, "", FileChanged) for status in (412, 416)),
         *((status, {}, "", Unreachable) for status in (101, 408, 500, 502, 504, 599)),

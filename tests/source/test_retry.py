@@ -94,7 +94,7 @@ def test_retries_temporary_errors(error: CatalogueError, waits: list[float]) -> 
     [
         *((kind("x"), 1, []) for kind in PERMANENT),
         *((kind("x"), 3, [0.5]) for kind in (WrongRange, WrongLength)),
-        *((kind("x"), 12, [0.5, 1, 2, 4, 8, *[10] * 5]) for kind in (Unreachable, UnexpectedHtml)),
+        (Unreachable("x"), 12, [0.5, 1, 2, 4, 8, *[10] * 5]),
         (RangeIgnored("x"), 4, [0.5, 1]),
         (Throttled("x"), 12, [11.25, 22.5, 45, 90, 180, *[300] * 6]),
         (Throttled("x", retry_after=9999.0), 12, [300] * 11),
@@ -109,6 +109,23 @@ def test_limits_attempts_for_lasting_errors(error: CatalogueError, requests: int
     assert (source.requests, source.bytes) == (requests, 0)
     assert [wait for wait in clock.waits if wait >= 0.5] == pytest.approx(waits)
     assert raised.type is type(error)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "requests", "error"), [([], 3, SourceUnavailable), ([GOOD], 6, UnexpectedHtml)], ids=["new", "usable"]
+)
+def test_a_host_that_has_only_sent_web_pages_is_given_up_sooner(
+    earlier: list[Answer], requests: int, error: type[CatalogueError]
+) -> None:
+    clock = FakeClock()
+    limiter = Limiter(COMMON_CRAWL, clock=clock)
+    source = PoliteSource(Answers(chain(earlier, cycle([UnexpectedHtml("x")]))), limiter, jitter=lambda: 0.5)
+    for _ in earlier:
+        source.get("x", BOUNDED)
+    with pytest.raises(error, match=r"^x$"):
+        source.get("x", BOUNDED)
+    assert source.requests - len(earlier) == requests
+    assert sum(clock.waits) < 10
 
 
 def test_another_version_is_requested_once_more() -> None:

@@ -178,6 +178,27 @@ def test_commands_give_up_a_host_that_refuses_connections(data: Path, crawl: str
         assert 0 < cat.requests <= 220
 
 
+def test_commands_end_soon_if_every_response_is_a_web_page(tmp_path: Path) -> None:
+    with FaultServer({}, script=always(Kind.HTML_200)) as server:
+        calls: list[Callable[[Catalogue], object]] = [
+            lambda cat: cat.harvest(OLD),
+            lambda cat: cat.harvest("latest"),
+            lambda cat: cat.captures("example.com", crawls=OLD).to_arrow(),
+            lambda cat: cat.get("example.com"),
+        ]
+        clock = LastingClock()
+        for call in calls:
+            before = server.requests
+            with (
+                Catalogue(Session(tmp_path / "data", limited(server, tmp_path), clock=lambda: clock)) as cat,
+                pytest.raises(SourceError, match="a proxy may answer instead of the source") as raised,
+            ):
+                call(cat)
+            assert raised.value.exit_status == 75
+            assert server.requests - before <= 6
+        assert sum(clock.waits) < 40
+
+
 @pytest.fixture
 def server(mirror: Path) -> Iterator[FaultServer]:
     with FaultServer(mirror, script=always(Kind.BLOCKED)) as running:
