@@ -117,6 +117,22 @@ def test_queries_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path)
         assert at.keys("stored") == sorted(keys_of(NEW) + keys_of(OLD))
 
 
+def test_two_queries_to_one_file_of_which_one_is_killed(folder: Path, harvested: Path, tmp_path: Path) -> None:
+    """The second deletes nothing of the first, which runs, and the third what the first one left."""
+    words, output = [*words_for(OLD), "-o", "found.jsonl"], tmp_path / "found.jsonl"
+    with two(folder, tmp_path, Gate(nth(0, f"crawl={OLD}")), harvested) as at:
+        with at.command.start(*words) as first:
+            at.gate.wait()
+            (left,) = tmp_path.glob(".found*")
+            assert at.command(*words).status == 0
+            assert left.exists()
+            rows, _ = output.read_bytes(), output.unlink()
+            first.kill()
+        assert at.command(*words).status == 0
+        assert output.read_bytes() == rows
+    assert [path.name for path in tmp_path.iterdir() if "found" in path.name] == ["found.jsonl"]
+
+
 def test_two_harvests_at_the_same_time(folder: Path, tmp_path: Path) -> None:
     """The first waits at its manifest, when there is no store yet."""
     with two(folder, tmp_path, Gate(nth(0, NEW))) as at:
