@@ -126,7 +126,8 @@ def test_two_queries_to_one_file_of_which_one_is_killed(folder: Path, harvested:
             (left,) = tmp_path.glob(".found*")
             assert at.command(*words).status == 0
             assert left.exists()
-            rows, _ = output.read_bytes(), output.unlink()
+            rows = output.read_bytes()
+            output.unlink()
             first.kill()
         assert at.command(*words).status == 0
         assert output.read_bytes() == rows
