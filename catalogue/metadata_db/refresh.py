@@ -6,7 +6,7 @@ later can read it.
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -54,18 +54,20 @@ def refresh(
     busy_seconds: float = 600.0,
     indexes: bool = True,
     stale: bool = False,
+    rebuild: bool = False,
 ) -> None:
     """Update the tables, and from them the database; add the column chunks of some crawls.
 
     ``busy_seconds`` is the maximum wait for another process that updates it. Without ``indexes``, it may lack page
-    indexes; ``stale`` says that it is known to be out of date.
+    indexes; ``stale`` says that it is known to be out of date. ``rebuild`` reads nothing of the old database and
+    replaces it even if a program has it open for writing, which keeps the old one.
 
     Raises:
         DiskFailed: if it cannot be written; the old one stays.
         StoreLocked: if another program has it open for writing, or updates it for too long.
     """
     requested = set(column_chunks)
-    if not (requested or stale) and is_fresh(path, store, indexes=indexes):
+    if not (requested or stale or rebuild) and is_fresh(path, store, indexes=indexes):
         return
     from catalogue.metadata_db.build import Build
     from catalogue.tables.stored_crawls import StoredCrawls
@@ -75,7 +77,7 @@ def refresh(
     making = temporary_folder(path.with_name(f"{path.name}.new"))
     with _disk_errors(path), lock, making as folder, _one_thread() as db:
         building = folder / path.name
-        with _unwritten(db, path) as shown:
+        with nullcontext({}) if rebuild else _unwritten(db, path) as shown:
             if not requested and _shows(shown, _meta_of(store), indexes=True):  # another process has just done it
                 return
             is_new = shown.get("layout") != _layout()
@@ -84,7 +86,7 @@ def refresh(
         # What other processes write after this is shown by the next update.
         crawls = StoredCrawls(path.with_name(TABLES_FOLDER), store, table, indexes=True)
         made_from = _meta_of(store) | {"store": crawls.tables.store, "indexes": crawls.tables.indexes}
-        with _unwritten(db, path):  # again: closing a file releases its locks
+        with nullcontext() if rebuild else _unwritten(db, path):  # again: closing a file releases its locks
             with _building(db, building, is_new=is_new):
                 Build(db, folder, store, crawls, table, new=is_new).run(made_from, requested)
             # A log left by a crashed shell belongs to the old file, and DuckDB would apply it to the new one.

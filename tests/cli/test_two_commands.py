@@ -209,6 +209,29 @@ def test_forget_during_a_query(folder: Path, harvested: Path, tmp_path: Path) ->
         assert at.keys(OLD) == keys_of(OLD)
 
 
+def test_forget_during_a_backfill(folder: Path, harvested: Path, tmp_path: Path) -> None:
+    with two(folder, tmp_path, Gate(nth(1, f"crawl={OLD}")), harvested) as at:
+        with at.command.start("backfill", "--yes") as backfill:
+            at.gate.wait()
+            assert at.command("forget", "--crawl", OLD, "--yes").status == 0
+            at.gate.open()
+            ended(backfill)
+        assert at.command("harvest", "--crawl", NEW).status == 0
+        checked = at.command("check")
+        assert (checked.status, checked.out) == (0, ""), checked
+
+
+def test_repair_that_cannot_lock_the_database_keeps_it(folder: Path, harvested: Path, tmp_path: Path) -> None:
+    """Another process may be updating it."""
+    with two(folder, tmp_path, Gate(nth(0)), harvested) as at:
+        database = tmp_path / "data" / "catalogue.duckdb"
+        lock = database.with_name(f"{database.name}.lock")
+        lock.unlink()
+        lock.mkdir()
+        ran = at.command("check", "--repair")
+        assert (ran.status, database.exists()) == (74, True), ran
+
+
 @in_soak
 def test_server_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path) -> None:
     def requested(address: str, crawl: str) -> list[str]:
