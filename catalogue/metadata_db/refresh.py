@@ -6,7 +6,7 @@ later can read it.
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -15,7 +15,7 @@ import duckdb
 
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.errors import CatalogueError, DiskFailed
+from catalogue.errors import CatalogueError, DiskFailed, StoreLocked
 from catalogue.metadata_db.connection import attach, lent, log_of, queries_folder, quoted, reading, writable
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
@@ -77,7 +77,7 @@ def refresh(
     making = temporary_folder(path.with_name(f"{path.name}.new"))
     with _disk_errors(path), lock, making as folder, _one_thread() as db:
         building = folder / path.name
-        with nullcontext({}) if rebuild else _unwritten(db, path) as shown:
+        with _unwritten(db, path, ignored=rebuild) as shown:
             if not requested and _shows(shown, _meta_of(store), indexes=True):  # another process has just done it
                 return
             is_new = shown.get("layout") != _layout()
@@ -86,7 +86,7 @@ def refresh(
         # What other processes write after this is shown by the next update.
         crawls = StoredCrawls(path.with_name(TABLES_FOLDER), store, table, indexes=True)
         made_from = _meta_of(store) | {"store": crawls.tables.store, "indexes": crawls.tables.indexes}
-        with nullcontext() if rebuild else _unwritten(db, path):  # again: closing a file releases its locks
+        with _unwritten(db, path, ignored=rebuild):  # again: closing a file releases its locks
             with _building(db, building, is_new=is_new):
                 Build(db, folder, store, crawls, table, new=is_new).run(made_from, requested)
             # A log left by a crashed shell belongs to the old file, and DuckDB would apply it to the new one.
@@ -108,14 +108,14 @@ def _one_thread() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @contextmanager
-def _unwritten(db: duckdb.DuckDBPyConnection, path: Path) -> Iterator[dict[str, str]]:
-    """Lock the present database against writers, and yield its ``_meta``.
+def _unwritten(db: duckdb.DuckDBPyConnection, path: Path, *, ignored: bool) -> Iterator[dict[str, str]]:
+    """Lock the present database against writers, unless it is ``ignored``, and yield its ``_meta``.
 
     The log of a writer would be applied to the new file.
     """
     shown: dict[str, str] = {}
     attached = False
-    if path.exists():
+    if path.exists() and not ignored:
         with suppress(duckdb.Error):  # it cannot be opened
             attach(db, path, "shown")
             attached = True
@@ -167,6 +167,9 @@ def _disk_errors(path: Path) -> Iterator[None]:
         if isinstance(error, CatalogueError):
             raise
         reason = (str(error).splitlines() or [""])[0]
+        if "No files found" in reason:  # a table was deleted after it was chosen
+            changed = f"another process has changed what is stored in {path.parent}; run the same command again"
+            raise StoreLocked(changed) from error
         message = f"{path} cannot be written: {reason}{room(path, error)}; the old one stays"
         if "Corrupt database file" in str(error):  # a newer one would begin as its copy
             message = f"{path} is damaged ({reason}); run: catalogue check --repair"

@@ -200,7 +200,8 @@ class Store:
     def add_all_indexes(self, added: Iterable[tuple[str, Mapping[int, bytes], StoredFile]]) -> None:
         """Merge page indexes into the stored ones, in one transaction; if that changes none, nothing is written.
 
-        Those of files that were deleted or replaced since then are left out. ``added`` has path, values of ``encode_indexes``, and the stored file.
+        ``added`` has path, values of ``encode_indexes``, and the stored file. Those of files that were deleted or
+        replaced since then are left out.
         """
         files = list(added)
         with self._exclusive_connection() as connection, self._short_busy_timeout():

@@ -221,15 +221,16 @@ def test_forget_during_a_backfill(folder: Path, harvested: Path, tmp_path: Path)
         assert (checked.status, checked.out) == (0, ""), checked
 
 
-def test_repair_that_cannot_lock_the_database_keeps_it(folder: Path, harvested: Path, tmp_path: Path) -> None:
-    """Another process may be updating it."""
+@pytest.mark.parametrize("derived", ["catalogue.duckdb", "tables"])
+def test_repair_deletes_nothing_without_a_lock(folder: Path, harvested: Path, tmp_path: Path, derived: str) -> None:
+    """Another process may be reading it for an update."""
     with two(folder, tmp_path, Gate(nth(0)), harvested) as at:
-        database = tmp_path / "data" / "catalogue.duckdb"
-        lock = database.with_name(f"{database.name}.lock")
+        lock = at.command.data / f"{derived}.lock"
         lock.unlink()
         lock.mkdir()
+        before = {*at.command.data.rglob("*")}
         ran = at.command("check", "--repair")
-        assert (ran.status, database.exists()) == (74, True), ran
+        assert (ran.status, before - {*at.command.data.rglob("*")}) == (74, set()), ran
 
 
 @in_soak
