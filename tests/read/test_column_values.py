@@ -292,16 +292,6 @@ def test_damaged_values_are_made_again(with_values: Catalogue, damage: str) -> N
         assert path.read_bytes() == before
 
 
-def test_view_has_values_whose_file_was_deleted(with_values: Catalogue) -> None:
-    count, session = "SELECT count(*) FROM column_values", with_values.session
-    before = with_values.sql(count).fetchall()
-    with_values.close()
-    for path in (*(session.data / TABLES_FOLDER).glob("*.values.parquet"), session.database_path):
-        path.unlink()
-    with catalogue.open(session.data, settings=session.settings) as cat:
-        assert cat.sql(count).fetchall() == before
-
-
 def test_refresh_and_forget_remove_values(with_values: Catalogue) -> None:
     folder = with_values.session.data / TABLES_FOLDER
     assert [*folder.glob("*.values.parquet")]
