@@ -6,16 +6,22 @@ exclusively, and no link is followed.
 
 import errno
 import os
+import re
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
+from secrets import randbits
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from catalogue.errors import CatalogueError, DiskFailed, QueryError
+
+if sys.platform != "win32":
+    import fcntl
 
 _NOT_PERMITTED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _RESUME = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -100,18 +106,48 @@ def _is_ours(status: os.stat_result, folder: Path) -> bool:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Write a file that gets its name when it is complete."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with errors_of(path, path.parent):
-            file = create(temporary)
-        with named(path), file:
-            yield file
-        with errors_of(path, path.parent):
-            put_in_place(temporary, path)
-    finally:
-        with suppress(OSError):  # of a folder that cannot be written to
-            temporary.unlink(missing_ok=True)
+    """Write a file that gets its name when it is complete, and delete what killed processes left of it."""
+    temporary = path.with_name(f".{path.name}.{randbits(48)}.part")
+    with ExitStack() as locked:
+        try:
+            with errors_of(path, path.parent):
+                _delete_left(path)
+                file = _create_locked(temporary, locked)
+            with named(path), file:
+                yield file
+            with errors_of(path, path.parent):
+                put_in_place(temporary, path)
+        finally:
+            with suppress(OSError):  # of a folder that cannot be written to
+                temporary.unlink(missing_ok=True)
+
+
+def _create_locked(path: Path, locked: ExitStack) -> BinaryIO:
+    """Create a temporary file, whose lock outlives the file object, which its writer may close before the rename."""
+    while True:
+        file = create(path)
+        if sys.platform == "win32":  # open files can be neither deleted nor renamed there
+            return file
+        lock = os.dup(file.fileno())
+        locked.callback(os.close, lock)
+        with suppress(OSError):  # of a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists():  # no other process deleted it before it was locked
+            return file
+        file.close()
+
+
+def _delete_left(path: Path) -> None:
+    """Delete temporary files whose locks ended with their processes."""
+    if sys.platform == "win32":
+        return
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9]+\.part")
+    with suppress(OSError):  # of a folder that cannot be listed
+        for left in path.parent.iterdir():
+            if name.fullmatch(left.name) and left.is_file() and not left.is_symlink():
+                with suppress(OSError), left.open("rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    left.unlink()
 
 
 def append(file: BinaryIO, line: bytes) -> None:

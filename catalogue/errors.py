@@ -275,6 +275,12 @@ class OutputFailed(CatalogueError):
     exit_status = 75
 
 
+class OutOfMemory(CatalogueError):
+    """There is not enough memory, or no more threads may be started."""
+
+    exit_status = 75
+
+
 class WorkersLost(CatalogueError):
     """Worker processes died and no other could take over."""
 

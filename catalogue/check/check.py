@@ -30,8 +30,8 @@ from catalogue.store.stored_lists import (
     manifests,
     open_list,
 )
-from catalogue.tables.tables_state import STATE_NAME, TABLES_FOLDER
-from catalogue.tables.update_tables import damaged_tables, update_tables
+from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.update_tables import damaged_tables, remake_tables
 
 _RECOVERY = "see the troubleshooting page: sqlite3 .recover, or harvest into another data folder"
 _DAMAGED = {
@@ -188,10 +188,7 @@ class _Check:
         store, dataset, checked = self.session.store, self.dataset, self.checked
         path = self.session.writable_database(changes=repair)
         if repair:
-            folder = self.session.writable_tables()
-            for file in (*folder.glob("*.parquet"), folder / STATE_NAME):
-                file.unlink(missing_ok=True)  # processes that have it open keep it
-            update_tables(folder, store, dataset)
+            remake_tables(self.session.writable_tables(), store, dataset)
             differences.rebuild(path, store, dataset)
         for name in damaged_tables(self.session.writable_tables()):
             checked.findings.append(Finding("catalogue", "", f"{TABLES_FOLDER}/{name} is damaged"))

@@ -21,7 +21,7 @@ from click.shell_completion import CompletionItem
 from catalogue.atomic_files import room
 from catalogue.cli.messages import COMMANDS, SYNONYMS, echo, given_options, show, warn
 from catalogue.cli.process import signals, stopped
-from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer
+from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer, OutOfMemory
 from catalogue.formatting import closest_name, printable, printable_lines
 from catalogue.progress import Bars, bars
 
@@ -328,6 +328,9 @@ def _status_of(error: Exception) -> int:
         return _usage_error(error)
     if isinstance(error, BrokenPipeError):
         return _closed_pipe()
+    if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
+        problem = "there is not enough memory, or no more threads may be started"
+        return _print_error(OutOfMemory(f"{problem}; end other programs or raise the limit, and run it again"))
     if isinstance(error, OSError) and not isinstance(error, CatalogueError):
         free = room(error.filename, error) if error.filename else ""
         place = error.filename or "the output or the disk"
@@ -340,6 +343,10 @@ def _status_of(error: Exception) -> int:
     return _print_error(error)
 
 
+_NO_MEMORY = re.compile(
+    "can't start new thread|launch worker thread|Out of Memory Error|Cannot allocate memory|failed to map segment"
+)
+"""Messages of Python, Arrow, DuckDB and the operating system."""
 _FULL_DISK = re.compile("No space left|disk is full|GB free there|[Qq]uota exceeded")
 _CLOSED_PIPE = 141
 """128 plus SIGPIPE, which Windows does not define."""

@@ -94,7 +94,7 @@ class Build:
         self._replace("failures", self._failures())
         lists = self._block_lists()
         self._replace("block_lists", lists)
-        self._make_views([row["crawl"] for row in lists], [crawl for crawl, each in crawls.items() if each.values])
+        self._make_views([row["crawl"] for row in lists], [crawl for crawl in crawls if self._crawls.has_values(crawl)])
         self._replace("meta", [{"key": key, "value": value} for key, value in made_from.items()])
 
     def _run(self, name: str, **values: str) -> None:

@@ -19,12 +19,11 @@ _FEWEST = 10
 
 
 def rebuild(path: Path, store: Store, dataset: Dataset) -> None:
-    """Delete the database and build it again, with the column chunks that it had."""
+    """Build the database without the old one, with the column chunks that it had."""
     crawls: list[tuple[str]] = []
     with suppress(duckdb.Error, StoreLocked), reading(path) as connection:
         crawls = connection.execute("SELECT crawl FROM derived.tables WHERE column_chunks").fetchall()
-    path.unlink(missing_ok=True)  # processes that have it open keep it
-    refresh(path, store, dataset, column_chunks=[crawl for (crawl,) in crawls])
+    refresh(path, store, dataset, column_chunks=[crawl for (crawl,) in crawls], rebuild=True)
 
 
 def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:

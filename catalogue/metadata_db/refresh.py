@@ -15,7 +15,7 @@ import duckdb
 
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.errors import CatalogueError, DiskFailed
+from catalogue.errors import CatalogueError, DiskFailed, StoreLocked
 from catalogue.metadata_db.connection import attach, lent, log_of, queries_folder, quoted, reading, writable
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
@@ -54,18 +54,20 @@ def refresh(
     busy_seconds: float = 600.0,
     indexes: bool = True,
     stale: bool = False,
+    rebuild: bool = False,
 ) -> None:
     """Update the tables, and from them the database; add the column chunks of some crawls.
 
     ``busy_seconds`` is the maximum wait for another process that updates it. Without ``indexes``, it may lack page
-    indexes; ``stale`` says that it is known to be out of date.
+    indexes; ``stale`` says that it is known to be out of date. ``rebuild`` reads nothing of the old database and
+    replaces it even if a program has it open for writing, which keeps the old one.
 
     Raises:
         DiskFailed: if it cannot be written; the old one stays.
         StoreLocked: if another program has it open for writing, or updates it for too long.
     """
     requested = set(column_chunks)
-    if not (requested or stale) and is_fresh(path, store, indexes=indexes):
+    if not (requested or stale or rebuild) and is_fresh(path, store, indexes=indexes):
         return
     from catalogue.metadata_db.build import Build
     from catalogue.tables.stored_crawls import StoredCrawls
@@ -75,7 +77,7 @@ def refresh(
     making = temporary_folder(path.with_name(f"{path.name}.new"))
     with _disk_errors(path), lock, making as folder, _one_thread() as db:
         building = folder / path.name
-        with _unwritten(db, path) as shown:
+        with _unwritten(db, path, ignored=rebuild) as shown:
             if not requested and _shows(shown, _meta_of(store), indexes=True):  # another process has just done it
                 return
             is_new = shown.get("layout") != _layout()
@@ -84,7 +86,7 @@ def refresh(
         # What other processes write after this is shown by the next update.
         crawls = StoredCrawls(path.with_name(TABLES_FOLDER), store, table, indexes=True)
         made_from = _meta_of(store) | {"store": crawls.tables.store, "indexes": crawls.tables.indexes}
-        with _unwritten(db, path):  # again: closing a file releases its locks
+        with _unwritten(db, path, ignored=rebuild):  # again: closing a file releases its locks
             with _building(db, building, is_new=is_new):
                 Build(db, folder, store, crawls, table, new=is_new).run(made_from, requested)
             # A log left by a crashed shell belongs to the old file, and DuckDB would apply it to the new one.
@@ -106,14 +108,14 @@ def _one_thread() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @contextmanager
-def _unwritten(db: duckdb.DuckDBPyConnection, path: Path) -> Iterator[dict[str, str]]:
-    """Lock the present database against writers, and yield its ``_meta``.
+def _unwritten(db: duckdb.DuckDBPyConnection, path: Path, *, ignored: bool) -> Iterator[dict[str, str]]:
+    """Lock the present database against writers, unless it is ``ignored``, and yield its ``_meta``.
 
     The log of a writer would be applied to the new file.
     """
     shown: dict[str, str] = {}
     attached = False
-    if path.exists():
+    if path.exists() and not ignored:
         with suppress(duckdb.Error):  # it cannot be opened
             attach(db, path, "shown")
             attached = True
@@ -165,6 +167,9 @@ def _disk_errors(path: Path) -> Iterator[None]:
         if isinstance(error, CatalogueError):
             raise
         reason = (str(error).splitlines() or [""])[0]
+        if "No files found" in reason:  # a table was deleted after it was chosen
+            changed = f"another process has changed what is stored in {path.parent}; run the same command again"
+            raise StoreLocked(changed) from error
         message = f"{path} cannot be written: {reason}{room(path, error)}; the old one stays"
         if "Corrupt database file" in str(error):  # a newer one would begin as its copy
             message = f"{path} is damaged ({reason}); run: catalogue check --repair"

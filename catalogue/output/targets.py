@@ -238,7 +238,7 @@ def _files(url: str) -> tuple[Any, str]:
         raise QueryError(f"writing to {scheme}:// needs {error.name or 'another library'}; {remedy}") from error
     except OSError as error:  # some stores are connected here
         raise OutputFailed(f"{url} cannot be reached: {error.strerror}; check the address") from error
-    except ValueError:
+    except (AttributeError, TypeError, ValueError):  # the scheme is unknown, or needs more than an address
         files, root = None, ""
     if files is None or scheme in {"http", "https"}:
         raise QueryError(f"{scheme}:// cannot be written to; give a folder, or an address such as s3://bucket/prefix/")

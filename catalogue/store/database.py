@@ -200,7 +200,8 @@ class Store:
     def add_all_indexes(self, added: Iterable[tuple[str, Mapping[int, bytes], StoredFile]]) -> None:
         """Merge page indexes into the stored ones, in one transaction; if that changes none, nothing is written.
 
-        ``added`` has path, values of ``encode_indexes``, and the stored file.
+        ``added`` has path, values of ``encode_indexes``, and the stored file. Those of files that were deleted or
+        replaced since then are left out.
         """
         files = list(added)
         with self._exclusive_connection() as connection, self._short_busy_timeout():
@@ -214,6 +215,9 @@ class Store:
                     connection.executemany('INSERT OR REPLACE INTO "indexes" (key, value) VALUES (?, ?)', rows)
 
     def _news(self, path: str, added: Mapping[int, bytes], version: StoredFile) -> dict[int, bytes]:
+        row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
+        if row is None or file_version_of(row[0]) != version.version:
+            return {}
         stored = self.indexes(path, added, version)
         joined = {n: old.joined(Indexes.unpack(decode(added[n]).data)) for n, old in stored.items()}
         changed = {ordinal: each for ordinal, each in joined.items() if each != stored[ordinal]}

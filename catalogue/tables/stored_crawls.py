@@ -92,6 +92,12 @@ class StoredCrawls:
             self._repaired(crawl)
         return table_path(self._folder, crawl)
 
+    def has_values(self, crawl: str) -> bool:
+        """Return whether values are stored, after making a missing file again, for readers that check nothing."""
+        if self._state(crawl).values and not values_path(self._folder, crawl).exists():
+            self._repaired(crawl)
+        return bool(self._state(crawl).values)
+
     def values_size(self, crawl: str) -> int:
         """Return the bytes on disk of the stored values of a crawl."""
         return values_path(self._folder, crawl).stat().st_size if self._state(crawl).values else 0
@@ -118,13 +124,13 @@ class StoredCrawls:
         return found is not None and found.checksum == table.checksum
 
     def _repaired(self, crawl: str) -> TableFile:
-        from catalogue.tables.update_tables import remake_table
+        from catalogue.tables.update_tables import remake_tables
 
         self._check_state(crawl)
         self._folder = self._writable()
-        table = remake_table(self._folder, self._store, self._dataset, crawl)
+        remake_tables(self._folder, self._store, self._dataset, [crawl])
         self._check_state(crawl)
-        return table
+        return TableFile(table_path(self._folder, crawl))
 
     def _check_state(self, crawl: str) -> None:
         if self._store.state() != self.tables.store:

@@ -64,12 +64,12 @@ def update_tables(
         return state if state and not values else _Update(folder, store, dataset, decoded, values).run()
 
 
-def remake_table(folder: Path, store: Store, dataset: Dataset, crawl: str, *, busy_seconds: float = 600.0) -> TableFile:
-    """Make a damaged table again, with all others that are not up to date, and open it; see ``update_tables``."""
+def remake_tables(
+    folder: Path, store: Store, dataset: Dataset, crawls: Collection[str] | None = None, *, busy_seconds: float = 600.0
+) -> None:
+    """Make the tables of some crawls or of all again, without reading the old ones, and update the others."""
     with _writing(folder, busy_seconds):
-        table_path(folder, crawl).unlink(missing_ok=True)
-        _Update(folder, store, dataset, {}, ()).run()
-        return TableFile(table_path(folder, crawl))
+        _Update(folder, store, dataset, {}, (), unread=crawls).run()
 
 
 def damaged_tables(folder: Path) -> Iterator[str]:
@@ -109,16 +109,20 @@ class _Update:
         dataset: Dataset,
         decoded: Mapping[str, FooterRows],
         values: Collection[str],
+        *,
+        unread: Collection[str] | None = (),
     ) -> None:
         self._folder, self._store, self._dataset, self._decoded = folder, store, dataset, decoded
         self._values = values
+        self._unread = unread
+        """Crawls whose tables may be damaged; None if all may."""
         self._documents: dict[str, int] = {}
         self._crawls: dict[str, str | None] = {}
         """Crawl of the files in each folder of the source."""
 
     def run(self) -> TablesState:
         store = self._store
-        old = read_state(self._folder)
+        old = read_state(self._folder) if self._unread is not None else None
         if old and old.dataset != self._dataset.key:
             old = None
         # Read first: what other processes write from now on is added by the next update.
@@ -163,8 +167,9 @@ class _Update:
         last = self._store.version(max(files, key=files.__getitem__)) or b""
         stored_files, stored_indexes = _digest(state.store_id, files, last), _digest(state.store_id, indexes)
         old = None
-        with suppress(TableDamaged):
-            old = TableFile(path)
+        if self._unread is not None and crawl not in self._unread:
+            with suppress(TableDamaged):
+                old = TableFile(path)
         if (
             before
             and before.checksum == (old.checksum if old else 0)

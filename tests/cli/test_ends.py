@@ -30,6 +30,21 @@ def test_ctrl_c_during_imports_prints_one_line(asking: Command, command_line: st
     assert (process.returncode, out, err) == (130, b"", b"stopped\n")
 
 
+@pytest.mark.parametrize("command_line", ["harvest --crawl latest", "query *.com --crawl latest --yes"])
+def test_limit_of_threads_is_reported_with_advice(asking: Command, command_line: str) -> None:
+    """Each thread reserves a stack, for which there is no room."""
+    limits = "ulimit -s 8000000 -v 9000000 && exec "
+    ran = subprocess.run(
+        ["bash", "-fc", f"{limits}{sys.executable} -m catalogue --data new {command_line}"],
+        env=asking.environment(),
+        cwd=asking.home,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    assert ran.returncode == 75
+    assert ran.stderr.decode().splitlines()[-1].startswith("catalogue: there is not enough memory, or no more threads")
+
+
 @in_part(3)
 @pytest.mark.parametrize(
     "command_line", ["crawls", "status", "plan *.com --crawl latest", "query *.com --crawl latest"]

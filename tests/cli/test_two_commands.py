@@ -117,6 +117,23 @@ def test_queries_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path)
         assert at.keys("stored") == sorted(keys_of(NEW) + keys_of(OLD))
 
 
+def test_two_queries_to_one_file_of_which_one_is_killed(folder: Path, harvested: Path, tmp_path: Path) -> None:
+    """The second deletes nothing of the first, which runs, and the third what the first one left."""
+    words, output = [*words_for(OLD), "-o", "found.jsonl"], tmp_path / "found.jsonl"
+    with two(folder, tmp_path, Gate(nth(0, f"crawl={OLD}")), harvested) as at:
+        with at.command.start(*words) as first:
+            at.gate.wait()
+            (left,) = tmp_path.glob(".found*")
+            assert at.command(*words).status == 0
+            assert left.exists()
+            rows = output.read_bytes()
+            output.unlink()
+            first.kill()
+        assert at.command(*words).status == 0
+        assert output.read_bytes() == rows
+    assert [path.name for path in tmp_path.iterdir() if "found" in path.name] == ["found.jsonl"]
+
+
 def test_two_harvests_at_the_same_time(folder: Path, tmp_path: Path) -> None:
     """The first waits at its manifest, when there is no store yet."""
     with two(folder, tmp_path, Gate(nth(0, NEW))) as at:
@@ -190,6 +207,30 @@ def test_forget_during_a_query(folder: Path, harvested: Path, tmp_path: Path) ->
         sentence(at.ask(OLD), 2, f"{OLD} is not harvested yet")
         assert at.command("harvest", "--crawl", OLD).status == 0
         assert at.keys(OLD) == keys_of(OLD)
+
+
+def test_forget_during_a_backfill(folder: Path, harvested: Path, tmp_path: Path) -> None:
+    with two(folder, tmp_path, Gate(nth(1, f"crawl={OLD}")), harvested) as at:
+        with at.command.start("backfill", "--yes") as backfill:
+            at.gate.wait()
+            assert at.command("forget", "--crawl", OLD, "--yes").status == 0
+            at.gate.open()
+            ended(backfill)
+        assert at.command("harvest", "--crawl", NEW).status == 0
+        checked = at.command("check")
+        assert (checked.status, checked.out) == (0, ""), checked
+
+
+@pytest.mark.parametrize("derived", ["catalogue.duckdb", "tables"])
+def test_repair_deletes_nothing_without_a_lock(folder: Path, harvested: Path, tmp_path: Path, derived: str) -> None:
+    """Another process may be reading it for an update."""
+    with two(folder, tmp_path, Gate(nth(0)), harvested) as at:
+        lock = at.command.data / f"{derived}.lock"
+        lock.unlink()
+        lock.mkdir()
+        before = {*at.command.data.rglob("*")}
+        ran = at.command("check", "--repair")
+        assert (ran.status, before - {*at.command.data.rglob("*")}) == (74, set()), ran
 
 
 @in_soak

@@ -367,6 +367,8 @@ def test_writes_rows_of_any_record() -> None:
         ("simplecache::s3://bucket/out.warc.gz", "warc", None, "invalid output address"),
         ("nosuch://bucket/out.warc.gz", "warc", None, "cannot be written to"),
         ("https://example.com/out.warc.gz", "warc", None, "cannot be written to"),
+        ("dir:///folder/out.warc.gz", "warc", None, "cannot be written to"),
+        ("reference://bucket/out.warc.gz", "warc", None, "cannot be written to"),
         ("gs://bucket/out.warc.gz", "warc", None, "gs:// needs"),
     ],
 )

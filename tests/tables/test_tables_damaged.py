@@ -222,3 +222,13 @@ def test_check_reports_no_damage_after_a_kill(
     assert command("check").status == 0
     with catalogue.open(folder, settings=settings) as cat:
         assert repr(cat.captures("*.com").plan.paths) == expected
+
+
+def test_view_has_values_whose_file_was_deleted(mirror: Path, tmp_path: Path) -> None:
+    command, count = Command(tmp_path / "data", str(mirror), tmp_path), "select count(*) as n from column_values"
+    assert command("harvest", "--crawl", "latest", "--values", "content_languages", "--yes").status == 0
+    before = command("sql", "--json", count)
+    assert before.json()["n"] > 0, before
+    for path in (*command.data.glob("tables/*.values.parquet"), command.data / "catalogue.duckdb"):
+        path.unlink()
+    assert command("sql", "--json", count).out == before.out
