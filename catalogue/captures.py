@@ -20,7 +20,7 @@ from catalogue.progress import Progress
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.resolved_query import schema_of
 from catalogue.read.dataframes import dask_frame, frame_of, polars_frame
-from catalogue.read.streams import in_turns
+from catalogue.read.streams import in_turns, rows_by_crawl
 from catalogue.session import Session
 
 if TYPE_CHECKING:
@@ -218,8 +218,7 @@ class Captures(ReprMixin):
             warn: whether to warn if rows may be missing.
             report: is called after each row group.
         """
-        length = 0
-        read = self._in_turn if self.reads_in_turn else self._read
+        length, read = 0, self._in_turn if self.reads_in_turn else self._read
         with closing(read(report or (lambda _: None), warn=warn)) as found:
             for batch in self._distinct.of(found, self.plan.schema) if self._distinct else found:
                 length += batch.num_rows
@@ -254,24 +253,22 @@ class Captures(ReprMixin):
         try:
             for batch in self._run(plan, report):
                 yield batch
-                if plan.query.is_inorder:
-                    counts = batch.column("crawl").value_counts().to_pylist()
-                    returned.update({each["values"]: each["counts"] for each in counts})
-                else:
-                    returned[""] += batch.num_rows
+                returned.update(rows_by_crawl(batch))
         except UNUSABLE as error:
             failed = self.question.failed(plan)
             # The other index may have another version of a file that changed, and other rows in another order.
-            is_mixed = "" in returned or (isinstance(error, FileChanged) and returned.keys() & failed)
-            if not failed or is_mixed:
+            is_mixed = not plan.query.is_inorder or (isinstance(error, FileChanged) and returned.keys() & failed)
+            if not failed or (returned and is_mixed and not self._counts):
                 raise
         else:
             return
-        yield from self._rest(returned, report) if returned else self._read(report, warn=False)
+        if returned and not self._counts:
+            yield from self._rest(returned, report)
+        else:
+            yield from self._read(report, warn=False)
+            self._uncounted.update(returned)  # they were counted again
 
-    def _rest(
-        self, returned: Mapping[str, int], report: Callable[[Progress], None]
-    ) -> Generator[pa.RecordBatch, None, None]:
+    def _rest(self, returned: Mapping[str, int], report: Callable[[Progress], None]) -> Iterator[pa.RecordBatch]:
         """Read what follows rows that were returned of each crawl; the other index has the same rows in this order."""
         question = self.question
         at = max(map(question.crawls.index, returned))
@@ -339,9 +336,7 @@ class Captures(ReprMixin):
     def count(self) -> int:
         """Count the captures; pages that match completely are counted by their metadata."""
         counting = self.counting()
-        with self._session.bars("row groups") as bar:
-            looked_at = sum(batch.num_rows for batch in counting.batches(report=bar))
-        rows: int = looked_at + sum(counting.plan.counted.values()) - counting._uncounted.total()  # noqa: SLF001 - of this class
+        rows = counting._counted().total()  # noqa: SLF001 - of this class
         limit = counting.plan.query.limit  # None for distinct captures, which are limited already
         self._length = rows if limit is None else min(rows, limit)
         return self._length
@@ -356,13 +351,17 @@ class Captures(ReprMixin):
         limit = counting._distinct.limit if counting._distinct else counting.plan.query.limit  # noqa: SLF001 - of this class
         if "crawl" not in counting.schema.names or limit is not None:
             raise QueryError("counting by crawl needs a query without a limit, and a dataset whose paths name crawls")
-        found: Counter[str] = Counter()
-        with self._session.bars("row groups") as bar:
-            for batch in counting.batches(report=bar):
-                found.update(batch.column("crawl").to_pylist())
-        found.update(counting.plan.counted)
-        found.subtract(counting._uncounted)  # noqa: SLF001 - of this class
+        found = counting._counted()  # noqa: SLF001 - of this class
         return {crawl: found[crawl] for crawl in newest_first(found) if found[crawl]}
+
+    def _counted(self) -> Counter[str]:
+        found = Counter[str]()
+        with self._session.bars("row groups") as bar:
+            for batch in self.batches(report=bar):
+                found.update(rows_by_crawl(batch))
+        found.update(self.plan.counted)
+        found.subtract(self._uncounted)
+        return found
 
     def _uncount(self, crawl: str, rows: int) -> None:
         self._uncounted[crawl] += rows

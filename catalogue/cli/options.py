@@ -251,8 +251,11 @@ class Budget:
             confirm(f"this takes {format_cost(cost)}")
 
     def check_plan(self, plan: "ReadPlan") -> None:
+        """Ask the user to confirm a plan whose cost may exceed the budget; see ``confirm``."""
         if not self.covers(*plan.committed):
-            confirm(f"this takes {format_cost(plan)}")
+            most, _ = plan.committed
+            perhaps = f", perhaps up to {most:,} requests" if plan.searched and most > plan.requests else ""
+            confirm(f"this takes {format_cost(plan)}{perhaps}")
 
     def approve(self, captures: "Captures", options: "Common") -> "Captures":
         """Check the cost of captures before they are read; see ``confirm``."""

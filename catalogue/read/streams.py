@@ -7,6 +7,8 @@ from threading import RLock
 from typing import TypeVar
 from weakref import WeakSet
 
+import pyarrow as pa
+
 from catalogue.errors import CatalogueError, SourceError
 from catalogue.source.byte_ranges import FileVersion
 
@@ -56,6 +58,12 @@ def _end() -> None:
         turns.ended = True
         if turns.lock.acquire(timeout=_LAST_WAIT):
             turns.lock.release()
+
+
+def rows_by_crawl(batch: pa.RecordBatch) -> dict[str, int]:
+    if "crawl" not in batch.schema.names:
+        return {"": batch.num_rows}
+    return {each["values"]: each["counts"] for each in batch.column("crawl").value_counts().to_pylist()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,8 +165,9 @@ def test_the_other_index_continues_after_rows_were_returned(
             if read[1] in str(path):
                 path.unlink()
         limit = expected.num_rows - 1 if is_limited else None
-        found = cat.captures(pattern, crawls=read, subsets="all", limit=limit)
+        found, counted = (cat.captures(pattern, crawls=read, subsets="all", limit=limit) for _ in range(2))
         assert [each.index for each in found.plan.crawls if each.crawl == read[1]] == [index]
+        assert counted.count() == len(expected.slice(0, limit))
         assert (found.to_arrow(), found.complete) == (expected.slice(0, limit), True)
 
 
