@@ -147,7 +147,6 @@ def _incomplete(
 
 
 def _add_to_stored_list(store: Store, found: list[str]) -> None:
-    """Store that the list is complete with these crawls, so that it is not fetched again for a day."""
     document = store.undamaged("documents", COLLINFO)
     assert document  # noqa: S101 - it was just read
     data = json.dumps([*({"id": crawl} for crawl in found), *json.loads(document.data)]).encode()
@@ -303,7 +302,6 @@ def _nothing_stored(session: Session, what: str, advice: str) -> NothingStored:
 
 
 def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: Sequence[str] = ()) -> NotHarvested:
-    """Return the error that some of the selected crawls are not stored."""
     dataset, (crawl, *others) = session.dataset, crawls
     if dataset == COMMON_CRAWL and not has_columnar_index(crawl):
         return NotHarvested(no_columnar_index(crawl), crawl=crawl)

@@ -140,7 +140,6 @@ def site_report(
 
 
 def _host(site: str) -> str:
-    """Return the host of a site, which may be a URL."""
     host = site.strip().rpartition("://")[2].removeprefix("*.").partition("/")[0].partition("?")[0]
     host = host.rpartition("@")[2]  # a password would be printed
     if not host or "*" in host:

@@ -161,7 +161,6 @@ class StoredList:
         return int(pc.mean(self._read(range(middle, middle + 1)).column("length")).as_py())
 
     def parts(self) -> Iterator[BlockList]:
-        """Yield the complete list in consecutive parts."""
         last = len(self._keys) - 1
         for number in range(last + 1):
             (columns,) = self._read(range(number, number + 1)).combine_chunks().to_batches()

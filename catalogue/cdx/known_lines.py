@@ -161,7 +161,6 @@ class KnownLines:
         )
 
     def missing(self, part: ByteRange) -> list[ByteRange]:
-        """Return the unknown parts of a range."""
         found, at = [], part.start
         for fragment in self._fragments:
             if fragment.end > at and fragment.start < part.end:

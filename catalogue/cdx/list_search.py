@@ -215,7 +215,6 @@ class ClusterSearch:
         raise BadCdx(f"{self._path}: {key[:200]!r} was not found in {_MAX_PROBES} requests")
 
     def _probe(self, key: bytes, gap: Gap, most: int) -> ByteRange:
-        """Return what to read next of a gap; about ``most`` bytes may remain on each side of it."""
         if len(gap) <= COMPLETE_GAP:
             return ByteRange(gap.start, gap.end)
         place, length = self._predicted(key, gap)

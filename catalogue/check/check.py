@@ -92,7 +92,6 @@ def check_store(
 def _check_values(
     session: Session, dataset: Dataset | None, crawls: set[str] | None, report: Callable[[Progress], None]
 ) -> Checked:
-    """Check each value; ``dataset`` is None if its definition is damaged, ``crawls`` for all."""
     checked = Checked()
     progress = Progress("check", sum(map(session.store.count, TABLES)), 0)
     report(progress)

@@ -173,7 +173,6 @@ def parse_path_list(data: bytes, *, source: str = "", skipped: list[str] | None 
 
 
 def path_columns(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns of all paths, see ``Dataset.path_columns``."""
     each = [dict.fromkeys([*_columns_of(path)]) for path in paths]
     names = [name for name in (each[0] if each else ()) if all(name in others for others in each)]
     first = COMMON_CRAWL.path_columns

@@ -85,7 +85,6 @@ class Database:
         return found
 
     def insert(self, table: str, rows: Sequence[Sequence[object]]) -> None:
-        """Insert rows with all columns of the table."""
         if not rows:
             return
         if isinstance(self.connection, sqlite3.Connection):
@@ -183,7 +182,6 @@ def begin(database: Database, columns: Sequence[tuple[str, str]], *, data_path: 
 
 
 def add_columns(database: Database, columns: Sequence[tuple[int, str, str]], snapshot: int) -> None:
-    """Add columns that exist from a snapshot on."""
     database.insert(
         "ducklake_column",
         [

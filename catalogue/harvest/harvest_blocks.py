@@ -85,7 +85,6 @@ def harvest_blocks(
 def _fetch_list(
     crawl: str, store: Store, source: PoliteSource, report: Callable[[Progress], None], *, refresh: bool
 ) -> bool:
-    """Store a list; return whether it was fetched."""
     stored = _usable_list(store, crawl)
     if stored and not refresh:
         return False

@@ -190,7 +190,6 @@ class _Pull:
         return has_values
 
     def _store_footers(self, file: SnapshotFile, path: Path) -> None:
-        """Add footers that are not stored yet; page indexes also to the same version of a stored file."""
         store, pulled, manifest = self.store, self.pulled, manifest_path(file.crawl)
         first = islice(self._entries(path), 1)
         store.add_missing("documents", ((key, encode(stored)) for key, stored, _ in first if key == manifest))

@@ -111,7 +111,6 @@ class JoinLedger(JsonLedger):
         return all(_is_file(folder / name, size) for name, size in self._files.items())
 
     def parts_of(self, first: int, last: int) -> Iterator[JoinPart]:
-        """Yield the parts with patterns from ``first`` to ``last``."""
         for part in self.parts.values():
             if part.rows and part.first <= last and part.last >= first:
                 yield part

@@ -72,7 +72,6 @@ def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]]) -> Iterator[Piec
 
 
 def pieces_of_blocks(listed: StoredList, run: int) -> Iterator[Piece]:
-    """Yield runs of blocks."""
     for part in listed.parts():
         for place in range(0, len(part), run):
             yield part.key(place), min(run, len(part) - place)

@@ -179,7 +179,6 @@ def _parquet_writer(path: Path, schema: pa.Schema) -> Iterator[_Write]:
 
 @contextmanager
 def _lookup_writer(folder: Path, rows: int, *, ordered: bool, compress: bool) -> Iterator[_Write]:
-    """Yield a function that writes intervals in batches of ``rows``; unless they are ``ordered``, they are sorted."""
     reached, unsorted = b"", folder / "unsorted.parquet"
 
     def write(batch: pa.RecordBatch) -> None:

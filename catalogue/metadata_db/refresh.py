@@ -144,7 +144,6 @@ def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
 
 
 def _meta(path: Path) -> dict[str, str]:
-    """Return from which state a database was built; empty if it cannot be read, or was written to."""
     if path.exists():
         with suppress(duckdb.Error), reading(path) as connection:
             return _read_meta(path, connection)
@@ -152,7 +151,6 @@ def _meta(path: Path) -> dict[str, str]:
 
 
 def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection, name: str = "catalogue") -> dict[str, str]:
-    """Return the same by a connection; a log next to the file shows that it was written to."""
     if log_of(path).exists():
         return {}
     return dict(connection.execute(f"SELECT key, value FROM {name}.derived.meta").fetchall())  # noqa: S608 - our name

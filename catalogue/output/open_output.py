@@ -43,7 +43,6 @@ def format_of(output: Output) -> str:
 
 @contextmanager
 def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
-    """Open a format, for any thread."""
     if spec.name not in SUFFIXES:
         raise QueryError(f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}")
     if spec.name == "warc":

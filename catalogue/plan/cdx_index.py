@@ -149,7 +149,6 @@ class BlockLists:
         return USUAL
 
     def _nearest(self, crawl: str, others: Iterable[str]) -> AnyList | None:
-        """Return what is known of the list of the next newer crawl of others, or of the newest one."""
         found = newest_first(other for other in others if other != crawl)
         around = newest_first([*found, crawl])
         return self.get(found[max(0, around.index(crawl) - 1)]) if found else None
@@ -186,7 +185,6 @@ class BlockLists:
                 save_lines(self._create_store(), self._source().url, known)
 
     def version(self, crawl: str, path: str) -> FileVersion | None:
-        """Return the known version of a file."""
         known = self._versions.setdefault(crawl, {})
         if path not in known and (store := self._store()):  # other threads and processes store versions too
             self._versions[crawl] = known = stored_versions(store, self._source().url, crawl) | known

@@ -151,7 +151,6 @@ class ReadPlan(ReprMixin):
 
     @property
     def index_files(self) -> tuple[str, ...]:
-        """Paths of the files of the columnar index."""
         return tuple(dict.fromkeys([file.file.path for file in self.files] + [each.file.path for each in self.awaited]))
 
     @property

@@ -232,7 +232,6 @@ class Question:
                 self.lists().save(plan.searched)
 
     def note_version(self, crawl: str, path: str, version: FileVersion) -> None:
-        """Note the version of a file with blocks."""
         self.lists().note_version(crawl, path, version)
 
     def note_failure(self, crawl: str, index: str, error: CatalogueError) -> None:

@@ -81,7 +81,6 @@ def plan_requests(
 
 
 def _by_cached(parts: Iterable[Part], cached: Sequence[ByteRange]) -> dict[ByteRange | None, list[Part]]:
-    """Cut parts into pieces, by the cached range that has them; None if no range has them."""
     found: dict[ByteRange | None, list[Part]] = {}
     for part in parts:
         for piece, inside in _cut(part.range, cached):

@@ -62,7 +62,6 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def unknown_argument(call: str, name: str, names: Iterable[str]) -> TypeError:
-    """Return the error that a call has no such argument."""
     similar = closest_name(name, names)
     return TypeError(f"{call}() has no argument {name}" + (f"; use {similar}=" if similar else ""))
 

@@ -34,7 +34,6 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)  # clients send a status as number
 
     def query(self) -> dict[str, Any]:
-        """Return the arguments of ``Query.of``."""
         return typed(self.model_dump(include={each.name for each in PARAMETERS}))
 
 

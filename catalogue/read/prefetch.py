@@ -236,7 +236,6 @@ class Bundle:
         return [slice(start, end) for start, end in pairwise(np.searchsorted(rows, self.starts).tolist())]
 
     def path_column(self, name: str, rows: np.ndarray) -> pa.StringArray:
-        """Return a column derived from the paths of the files."""
         values = texts([group.file.file.folder_value(name) for group in self.groups])
         if len(self.groups) == 1:
             return pa.repeat(values[0], len(rows))

@@ -294,7 +294,6 @@ def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -
 
 
 def run_bounds(task: Task) -> Done[dict[int, Bounds]]:
-    """Run ``read_bounds``, as ``run`` does for ``read``."""
     return on_worker(task.settings, lambda source, executor, _: read_bounds(task.plan, source, executor))
 
 

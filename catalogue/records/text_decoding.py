@@ -186,7 +186,6 @@ def _utf_16(data: bytes) -> str | None:
 
 
 def _is_utf_8(data: bytes) -> bool:
-    """Return whether data is UTF-8 except for single bytes, or the end, where it may be cut."""
     if data.isascii():
         return _ESCAPE not in data
     text = data.decode(errors="replace")

@@ -114,7 +114,6 @@ class CdxSearch:
         return order_lines(found, request)
 
     def _lines_in_memory(self, intervals: Sequence[KeyInterval]) -> list[str] | None:
-        """Return all lines of ascending intervals, in order, if all of their blocks are in memory."""
         listed = self._session.block_lists.get(self.crawl)
         if not isinstance(listed, StoredList):
             return None
@@ -196,7 +195,6 @@ class CdxSearch:
         return [(listed.key(place), BLOCK_ROWS) for listed, place in places]
 
     def _row_group_keys(self, columnar: ColumnarIndex) -> Iterable[Mark]:
-        """Return keys of row groups, or of their pages, which may be fetched."""
         if sum(len(file.ordinals) for file in columnar.scope.candidates) > _MAX_INDEXED:
             return self._session.metadata().first_keys(self.crawl)
         return marks(columnar.key_bounds())

@@ -55,7 +55,6 @@ Count = Annotated[int, Field(ge=0)]
 
 
 def _model(name: str, description: str, **fields: Any) -> Any:  # noqa: ANN401 - types
-    """Return a model with exactly these fields, each a type or a type and a description."""
     config = ConfigDict(extra="forbid")
     found: dict[str, Any] = {
         key: (kind[0], Field(description=kind[1])) if isinstance(kind, tuple) else kind for key, kind in fields.items()

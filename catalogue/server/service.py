@@ -84,7 +84,6 @@ class Service:
         self._lock = Lock()
 
     def state(self) -> str:
-        """Return ``Store.state``."""
         return self._store.state()
 
     def problem(self) -> str | None:

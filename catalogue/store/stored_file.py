@@ -75,7 +75,6 @@ _FIELD_TYPES = get_type_hints(StoredFile)
 
 
 def encode(stored: StoredFile) -> bytes:
-    """Encode a value."""
     header = {name: getattr(stored, name) for name in stored.__slots__ if name != "data"}
     compressed = fast_zlib.compress(stored.data, _LEVEL)
     body = json.dumps([len(stored.data), header]).encode() + b"\n" + compressed
