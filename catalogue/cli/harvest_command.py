@@ -308,6 +308,8 @@ def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
             chosen = select_stored(catalogue.session, crawls)
         except NotHarvested as error:
             what = error.crawl or ", ".join(crawls)
+            if catalogue.session.store_path.exists():
+                catalogue.session.updated_database()  # the same command may have been killed before this
             raise QueryError(f"nothing of {what} is stored; see: catalogue status") from error
         names = ", ".join(chosen)
         lists = len({*chosen} & {*catalogue.session.block_lists.stored})
