@@ -75,7 +75,7 @@ def check_store(
         with suppress(StoreDamaged, FormatError):
             dataset = dataset or load_dataset(store)
         chosen = None
-        if dataset and several(crawls) != ("all",):
+        if dataset and several(crawls, "crawls") != ("all",):
             files = (dataset.file(path) for table in ("files", "failures") for path in store.keys(table))
             chosen = {
                 *select_stored(session, crawls, {file.crawl for file in files if file} | {*crawls_with_blocks(store)})
