@@ -223,6 +223,10 @@ def test_continues_after_a_kill(source: Path, stored: Path, tmp_path: Path) -> N
         ran = command("backfill", "--yes", "--json")
         assert (ran.status, ran.json()["complete"]) == (0, True)
         assert ran.json()["requests"] == needed["requests"]
+        assert [round(each["seconds"], 1) for each in (needed, ran.json())] == [
+            needed["seconds"],
+            ran.json()["seconds"],
+        ]
         assert command("backfill", "--dry-run", "--json").json()["files"] == 0
 
 
