@@ -136,8 +136,8 @@ def _incomplete(
     stored: list[Crawl], age: timedelta | None, error: Exception, found: list[str], *, complete: bool
 ) -> CrawlList:
     crawls = {crawl.id: crawl for crawl in [*map(Crawl, found), *stored]}
-    listed = "no list is stored"
-    if stored and age is not None:
+    listed = "using the stored list" if stored else "no list is stored"
+    if stored and age and age > timedelta():  # a clock may have been wrong
         ago = plural(age.days, "day") if age.days else plural(age.seconds // 3600, "hour")
         listed = f"using the list of {ago} ago"
     newer = f" and {', '.join(found)}, found on the data host" if found else ""
