@@ -97,8 +97,8 @@ def in_utc(time: datetime) -> datetime:
         raise ValueError(str(error)) from error
 
 
-def several(words: str | int | Iterable[str | int], *, numbers: bool = True) -> tuple[str, ...]:
-    """Return one or several words as texts; ``numbers`` may be among them.
+def several(words: str | int | Iterable[str | int], name: str = "value", *, numbers: bool = True) -> tuple[str, ...]:
+    """Return one or several words of an argument as texts; ``numbers`` may be among them.
 
     Raises:
         QueryError: if they have another type; the items of bytes or of a DataFrame are no words.
@@ -111,13 +111,14 @@ def several(words: str | int | Iterable[str | int], *, numbers: bool = True) -> 
     valid = (str, Integral) if numbers else str
     wrong = [each for each in found if isinstance(each, bool) or not isinstance(each, valid)]
     if wrong:
-        raise QueryError(f"invalid value of type {type(wrong[0]).__name__}; use a text or a list of texts")
+        use = "texts or numbers" if numbers else "texts"
+        raise QueryError(f"invalid {name} of type {type(wrong[0]).__name__}; use a text or a list of {use}")
     return tuple(str.__str__(each) if isinstance(each, str) else str(each) for each in found)
 
 
-def comma_separated(texts: str | int | Iterable[str | int]) -> list[str]:
+def comma_separated(texts: str | int | Iterable[str | int], name: str = "value") -> list[str]:
     """Split one or several texts at their commas."""
-    return [word.strip() for text in several(texts) for word in text.split(",")]
+    return [word.strip() for text in several(texts, name) for word in text.split(",")]
 
 
 def join_first(texts: Sequence[str], most: int = 3) -> str:

@@ -136,8 +136,8 @@ def _incomplete(
     stored: list[Crawl], age: timedelta | None, error: Exception, found: list[str], *, complete: bool
 ) -> CrawlList:
     crawls = {crawl.id: crawl for crawl in [*map(Crawl, found), *stored]}
-    listed = "no list is stored"
-    if stored and age is not None:
+    listed = "using the stored list" if stored else "no list is stored"
+    if stored and age and age > timedelta():  # a clock may have been wrong
         ago = plural(age.days, "day") if age.days else plural(age.seconds // 3600, "hour")
         listed = f"using the list of {ago} ago"
     newer = f" and {', '.join(found)}, found on the data host" if found else ""
@@ -234,7 +234,7 @@ def select_listed(session: Session, words: CrawlWords) -> list[str]:
 
 def _select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tuple[str, ...]]:
     """Return sentences about crawls that may be missing in the list, too."""
-    given = several(words)
+    given = several(words, "crawls")
     if not given:
         raise QueryError(_NO_CRAWL)
     if session.store_path.exists() and {*given}.issubset(session.metadata().crawls):  # these names are valid
@@ -330,7 +330,7 @@ def select_stored(
     if session.dataset != COMMON_CRAWL:
         return _crawls_of_dataset(session, words)
     stored = stored_crawls(session) if stored is None else newest_first(stored)
-    parsed = parse_crawl_words(several(words), stored)
+    parsed = parse_crawl_words(several(words, "crawls"), stored)
     if not parsed:
         raise QueryError(_NO_CRAWL)
     named = [*plain_names(parsed), *(select_listed(session, "latest") if "latest" in parsed else ())]
@@ -360,7 +360,7 @@ def select_one(session: Session, word: str) -> str:
 
 def _crawls_of_dataset(session: Session, words: CrawlWords) -> list[str]:
     dataset, stored = session.dataset, session.metadata().requested_crawls
-    parsed = parse_crawl_words(several(words), stored)
+    parsed = parse_crawl_words(several(words, "crawls"), stored)
     if not stored:
         run = dataset.harvest_command(dataset.name)
         raise NotHarvested(f"nothing is harvested yet; run: {run}", call=dataset.harvest_call(dataset.name))

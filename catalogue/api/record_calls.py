@@ -84,7 +84,7 @@ class RecordCalls:
 
         return site_report(self.session, site, crawl=crawl, approve=approve)
 
-    def record(self, capture: Capture | Mapping[str, Any]) -> Record:
+    def record(self, capture: Capture | Mapping[str, Any] | pd.Series[Any]) -> Record:
         """Fetch and check the record of one capture, or of one row of captures.
 
         Raises:

@@ -1,7 +1,7 @@
 """Check every stored value and the metadata database."""
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +41,7 @@ _DAMAGED = {
     "indexes": "the stored page index is damaged; queries run without it",
     "facts": "the stored results of searches are damaged; the next query searches again",
 }
+_WAS_DAMAGED, _OF_ANOTHER = "its stored footer was damaged", "its stored footer may be that of another file"
 _REPORT_EVERY = 500
 
 
@@ -74,7 +75,7 @@ def check_store(
         with suppress(StoreDamaged, FormatError):
             dataset = dataset or load_dataset(store)
         chosen = None
-        if dataset and several(crawls) != ("all",):
+        if dataset and several(crawls, "crawls") != ("all",):
             files = (dataset.file(path) for table in ("files", "failures") for path in store.keys(table))
             chosen = {
                 *select_stored(session, crawls, {file.crawl for file in files if file} | {*crawls_with_blocks(store)})
@@ -162,15 +163,17 @@ class _Check:
             self.session.store.repair_keys()
             for table in TABLES:
                 keys = [each.key for each in checked.findings if each.kind == table and each.next == REPAIR]
-                self.session.store.delete(table, keys)
                 if table == "files":
-                    self._note_missing(filter(self.dataset.file, keys), "its stored footer was damaged")
+                    self._note_missing(filter(self.dataset.file, keys), _WAS_DAMAGED)
+                self.session.store.delete(table, keys)
         if repair or not checked.findings:
             try:
                 self._check_database(repair=repair)
             except StoreDamaged as error:  # keys that are not text
                 checked.findings.append(Finding("store", "", str(error)))
         checked.repaired = repair
+        if repair:  # also those that an earlier repair deleted before it was stopped
+            checked.dropped = [path for path, note in self._failures() if note in {_WAS_DAMAGED, _OF_ANOTHER}]
         files = [file for path in checked.dropped if (file := self.dataset.file(path))]
         for crawl in newest_first({file.crawl for file in files}):
             subsets = sorted({file.subset for file in files if file.crawl == crawl})
@@ -178,10 +181,12 @@ class _Check:
 
     def _note_missing(self, paths: Iterable[str], reason: str) -> None:
         """Store failures for deleted files, so that answers say that they are incomplete."""
-        failures = [(path, marker(reason)) for path in paths]
-        if failures:
+        if failures := [(path, marker(reason)) for path in paths]:
             self.session.store.put("failures", failures)
-        self.checked.dropped += [path for path, _ in failures]
+
+    def _failures(self) -> Iterator[tuple[str, str]]:
+        store = self.session.store
+        return ((path, value.note) for path in store.keys("failures") if (value := store.get("failures", path)))
 
     def _check_database(self, *, repair: bool) -> None:
         store, dataset, checked = self.session.store, self.dataset, self.checked
@@ -202,8 +207,8 @@ class _Check:
             what = f"{suspects[each]}; the source may have sent the wrong file"
             checked.findings.append(Finding("suspect", each, what))
         if repair and chosen:
+            self._note_missing(chosen, _OF_ANOTHER)
             store.delete("files", chosen)
-            self._note_missing(chosen, "its stored footer may be that of another file")
             refresh(path, store, dataset)
 
     def _compare(self, share: Share, seed: int, report: Callable[[Progress], None]) -> None:

@@ -370,6 +370,9 @@ def _usage_error(error: click.ClickException) -> int:
     if isinstance(error, NoArgsIsHelpError):
         error.show()
         return error.exit_code
+    if isinstance(error, click.NoSuchOption):
+        similar = closest_name(error.option_name.lstrip("-"), (each.lstrip("-") for each in error.possibilities or ()))
+        error = click.NoSuchOption(error.option_name, possibilities=similar and [f"--{similar}"], ctx=error.ctx)
     message = " ".join(error.format_message().split())
     if isinstance(error, click.UsageError) and error.ctx and not message.endswith("?"):
         message = f"{message.removesuffix('.')}; see: {error.ctx.command_path} --help"

@@ -28,7 +28,9 @@ from catalogue.formatting import format_cost, parse_size, plural, size
 
 if TYPE_CHECKING:
     from catalogue import Catalogue
+    from catalogue.harvest.backfill import Estimate, Filled
     from catalogue.harvest.harvest import Harvested
+    from catalogue.harvest.harvest_crawls import HarvestEstimate
 
 
 _TIMES = ("first_fetch", "last_fetch")
@@ -174,7 +176,7 @@ def harvest(
             catalogue.define(**definition, paths=[*paths, *listed])
         if dry_run:
             needed = catalogue.harvest_estimate(crawls or None, **parameters)
-            as_json(asdict(needed)) if json_ else click.echo(needed.summary)
+            as_json(_rounded(needed)) if json_ else click.echo(needed.summary)
             return 0
         if not yes:
             _confirm_harvest(catalogue, crawls, parameters)
@@ -189,6 +191,10 @@ def harvest(
     if failed:
         options.say("some files failed; run the same command again to retry them")
     return int(failed)
+
+
+def _rounded(cost: "HarvestEstimate | Estimate | Filled") -> dict[str, Any]:
+    return asdict(cost) | {"seconds": round(cost.seconds, 1)}
 
 
 def _confirm_harvest(catalogue: "Catalogue", crawls: Sequence[str], parameters: Mapping[str, Any]) -> None:
@@ -269,7 +275,7 @@ def backfill(
         options.say(f"{plural(needed.row_groups, 'row group')} of {plural(needed.files, 'file')}: {cost}")
         if dry_run:
             if json_:
-                as_json(asdict(needed))
+                as_json(_rounded(needed))
             return 0
         if not Budget(yes).covers(needed.requests, min(needed.bytes, max_bytes or needed.bytes)):
             confirm(f"this takes {cost}", "set a --budget")
@@ -278,7 +284,7 @@ def backfill(
         catalogue.session.updated_database()
     complete = done.done == needed.files
     if json_:
-        as_json(asdict(done) | {"files": needed.files, "complete": complete})
+        as_json(_rounded(done) | {"files": needed.files, "complete": complete})
     else:
         spent = f"{plural(done.requests, 'request')}, {size(done.bytes)}, {done.seconds:.1f} s"
         options.say(f"{done.done:,} of {plural(needed.files, 'file')} done; {spent}")
@@ -308,6 +314,8 @@ def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
             chosen = select_stored(catalogue.session, crawls)
         except NotHarvested as error:
             what = error.crawl or ", ".join(crawls)
+            if catalogue.session.store_path.exists():
+                catalogue.session.updated_database()  # the same command may have been killed before this
             raise QueryError(f"nothing of {what} is stored; see: catalogue status") from error
         names = ", ".join(chosen)
         lists = len({*chosen} & {*catalogue.session.block_lists.stored})

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalogue.cli.messages import is_new_tip, options_of_command
+from catalogue.cli.messages import is_new_tip, options_of_command, warn
 from catalogue.cli.options import Budget, can_ask, confirmed
 from catalogue.cli.process import resumable
 from catalogue.commoncrawl.crawls import SUBSETS
@@ -90,7 +90,11 @@ def _harvest_arguments(parameters: dict[str, Any], crawls: Iterable[str]) -> dic
 
 def _harvest(catalogue: "Catalogue", arguments: dict[str, Any]) -> None:
     with resumable():
-        catalogue.harvest(**arguments)
+        outcomes = catalogue.harvest(**arguments)
+    for outcome in outcomes:
+        if reasons := [*outcome.failures.values()]:
+            count = plural(len(reasons), "file")
+            warn(f"{count} of {outcome.progress.name} could not be harvested, such as: {reasons[0]}")
 
 
 def _offer_harvest(
@@ -98,7 +102,7 @@ def _offer_harvest(
 ) -> None:
     problem, run, command = str(error).partition("; run: ")
     known = options_of_command()
-    if parameters["crawls"] and "--harvest" in known:
+    if parameters["crawls"] and "--harvest" in known and not parameters["harvest"]:
         run = "; add --harvest, or run: "
     elif not parameters["crawls"] and error.crawl:  # one of the stored crawls, which the user did not name
         run = "; select crawls with --crawl, or run: "

@@ -22,7 +22,7 @@ from catalogue.cli.messages import report_incomplete
 from catalogue.cli.options import OneOf, complete_stored_crawls
 from catalogue.cli.tables import as_json, cell, table
 from catalogue.errors import CatalogueError, QueryError
-from catalogue.formatting import closest_name, to_json
+from catalogue.formatting import closest_name, printable_lines, to_json
 from catalogue.settings import install_command
 
 if TYPE_CHECKING:
@@ -182,6 +182,10 @@ def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
 
         batches = answer.to_arrow_reader(_AT_ONCE)
         write(batches, batches.schema, format_, None)
+        return
+    if format_ == "table" and given == ["explain_key", "explain_value"]:
+        for _, plan in answer.fetchall():
+            click.echo(printable_lines(plan.rstrip()))
         return
     rows: Iterable[Sequence[object]] = chain.from_iterable(iter(partial(answer.fetchmany, _AT_ONCE), []))
     if format_ != "jsonl":  # JSON has null instead

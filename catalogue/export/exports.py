@@ -99,7 +99,7 @@ def export_snapshot(
         paths[each.crawl].append(each.path)
     at = Progress("snapshot", listed=len(files), done=0)
     with session.reporting(report, "files") as bar:
-        for file in snapshot.export(place, session, paths, removes=several(crawls) == ("all",)):
+        for file in snapshot.export(place, session, paths, removes=several(crawls, "crawls") == ("all",)):
             at.done += file.footers
             at.bytes += file.size
             bar(at)

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from catalogue.commoncrawl.crawls import CrawlWords
-from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable
+from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, StoreLocked
 from catalogue.formatting import ReprMixin, plural, several
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
@@ -28,11 +28,13 @@ from catalogue.selection import select_stored
 from catalogue.session import Session
 from catalogue.tables.crawl_table import FileMetadata
 
+_CHANGED = "another process has deleted or replaced its footer since the command began"
+
 
 def prepare_backfill(session: Session, crawls: CrawlWords = "all", *, files: str | Iterable[str] = ()) -> "Backfill":
     """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
     shown = session.metadata(indexes=True)
-    patterns = several(files)
+    patterns = several(files, "files")
     gaps = (each for crawl in sorted(select_stored(session, crawls, shown.crawls)) for each in shown.gaps(crawl))
     chosen = (each for each in gaps if not patterns or any(fnmatchcase(each.path, pattern) for pattern in patterns))
     return Backfill(session, [*chosen])
@@ -194,8 +196,11 @@ class _Filling:
             self._note(gaps, result)
             return
         indexes = {ordinal: Indexes(bounds=bounds) for ordinal, bounds in result.items()}
-        self._backfill.session.store.add_indexes(gaps.path, indexes, gaps.stored)
-        self._note(gaps, None)
+        store = self._backfill.session.store
+        store.add_indexes(gaps.path, indexes, gaps.stored)
+        current = store.get("files", gaps.path)
+        is_stored = current is not None and current.version == gaps.stored.version
+        self._note(gaps, None if is_stored else StoreLocked(_CHANGED))
 
     def _note(self, gaps: FileMetadata, failure: Exception | None) -> None:
         progress = self.progress

@@ -88,7 +88,7 @@ def define(
     """Define the dataset of the session; see ``Catalogue.define``."""
     if session.dataset_name is None:
         raise QueryError("this is Common Crawl's index; open another table by its name: catalogue.open(table='hosts')")
-    given = several(paths, numbers=False)
+    given = several(paths, "paths", numbers=False)
     if (manifest is None) is (not given):
         raise QueryError(f"the files of {session.dataset_name} need either a manifest or their paths")
     source = session.settings.source.rstrip("/")
@@ -279,11 +279,11 @@ def _select(
     """Return the words, their crawls, newest first, and the subsets to harvest."""
     session.check_writable()
     if session.dataset == COMMON_CRAWL:
-        words = parse_crawl_words(several(() if crawls is None else crawls), known_crawls(session))
+        words = parse_crawl_words(several(() if crawls is None else crawls, "crawls"), known_crawls(session))
         words = with_stored(session, words) if STORED in words else words
         words = resolve_manifest_paths(words, session.create_store(), lambda: session.source)
-        return words, _select_listed(session, words), select_subsets(several(subsets))
-    words = [*several(() if crawls is None else crawls)] or ["all"]
+        return words, _select_listed(session, words), select_subsets(several(subsets, "subsets"))
+    words = [*several(() if crawls is None else crawls, "crawls")] or ["all"]
     return words, _select_in_list(session, words, refresh=refresh), SUBSETS
 
 

@@ -30,7 +30,7 @@ def value_columns(session: Session, names: str | Iterable[str]) -> tuple[str, ..
     Raises:
         QueryError: if one does not exist, or has no values that can be stored.
     """
-    words = comma_separated(names)
+    words = comma_separated(names, "values")
     if words == ["all"]:
         if session.dataset != COMMON_CRAWL:
             raise QueryError(f"name the columns of {session.dataset.name} whose values are to be stored")

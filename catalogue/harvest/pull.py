@@ -86,7 +86,7 @@ def pull_snapshot(
     session.check_writable()  # before any request
     with closing(session.open_source(str(place))) as there, session.reporting(report, "crawls") as bar:
         there_are = _fetch_manifest(there)
-        selected = select_crawls(several(crawls), [*there_are])
+        selected = select_crawls(several(crawls, "crawls"), [*there_are])
         if absent := [crawl for crawl in selected if crawl not in there_are]:
             raise UnknownCrawl(f"the snapshot does not have {absent[0]}; it has {join_first([*there_are])}")
         new, pulled = set(), Pulled(there.url, tuple(selected))

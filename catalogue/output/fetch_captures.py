@@ -68,10 +68,11 @@ def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record
                 _warn(result.reason)
 
 
-def fetch_record(session: Session, given: Capture | Mapping[str, Any]) -> Record:
-    if not isinstance(given, Capture | Mapping):
+def fetch_record(session: Session, given: "Capture | Mapping[str, Any] | pd.Series[Any]") -> Record:
+    is_series = hasattr(given, "get") and getattr(given, "ndim", 0) == 1  # a row of a DataFrame
+    if not (isinstance(given, Capture | Mapping) or is_series):
         raise QueryError(f"invalid capture {given!r:.100}; use a row of captures, such as a dict")
-    capture = given if isinstance(given, Capture) else capture_of(given)
+    capture = given if isinstance(given, Capture) else capture_of(cast("Mapping[str, Any]", given))
     try:
         body = session.source.get(capture.filename, capture.range).body
     except NotFound:

@@ -18,6 +18,7 @@ from warcio.warcwriter import WARCWriter
 
 from catalogue.atomic_files import resume
 from catalogue.errors import BadRecord
+from catalogue.formatting import to_json
 from catalogue.records.record import Record
 
 SUFFIXES = {"warc": ".warc.gz", "text": ".jsonl", "metadata": ".jsonl", "parquet": ".parquet", "payload": ""}
@@ -143,11 +144,11 @@ def _as_warc(record: Record) -> bytes:
 
 def payload_line(record: Record) -> bytes:
     """Return a line of ``index.jsonl``, followed by the payload."""
-    payload, capture, time = record.payload, record.capture, record.time
+    payload, capture = record.payload, record.capture
     values = {
         "file": _payload_name(record),
         "url": record.url,
-        "time": time.isoformat() if time else None,
+        "time": to_json(record.time),
         "status": record.status,
         "mime": record.mime,
         "charset": record.charset.name if record.charset else None,

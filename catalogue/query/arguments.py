@@ -93,7 +93,7 @@ def _value(name: str, given: Any, kinds: Mapping[str, tuple[str, ...]]) -> Any: 
     if not any(_is(given, kind) for kind in allowed):
         valid = " or ".join(_VALID[kind] for kind in allowed if kind != "None")
         raise QueryError(f"invalid {name} {given!r:.100}; use {valid}")
-    return int(given) if "int" in allowed and isinstance(given, Integral) else given
+    return int(given) if "int" in allowed and isinstance(given, Integral | float) else given
 
 
 def _is(given: object, kind: str) -> bool:

@@ -112,7 +112,7 @@ def languages(values: Values) -> tuple[str, ...]:
 
 
 def _parsed(values: Values, pattern: str, name: str, hint: Callable[[str], str]) -> tuple[str, ...]:
-    found = comma_separated(() if values is None else values)
+    found = comma_separated(() if values is None else values, name)
     for value in found:
         if not re.fullmatch(pattern, value):
             raise QueryError(f"invalid {name} {value[:100]!r}; {hint(value.lower())}")

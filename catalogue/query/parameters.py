@@ -93,11 +93,13 @@ def member_of(name: str, kind: type[_E]) -> Callable[[_E | str], _E]:
     return lambda given: given if isinstance(given, kind) else kind(check(given))  # type: ignore[arg-type]
 
 
-def _names(given: str | Iterable[str]) -> tuple[str, ...]:
-    return tuple(comma_separated(given)) if isinstance(given, str) else _texts(given)
+def _texts(name: str) -> Callable[[str | Iterable[str]], tuple[str, ...]]:
+    return partial(several, name=name, numbers=False)
 
 
-_texts = partial(several, numbers=False)
+def _names(name: str) -> Callable[[str | Iterable[str]], tuple[str, ...]]:
+    texts = _texts(name)
+    return lambda given: tuple(comma_separated(given)) if isinstance(given, str) else texts(given)
 
 
 def _limit(given: Any) -> int:  # noqa: ANN401 - any argument
@@ -152,9 +154,19 @@ _FIXED = {Interface.FORM: "the page has fixed columns"}
 _SORTED = {Interface.FORM: "the page has an order of its own"}
 
 PARAMETERS = (
-    Parameter("patterns", _PATTERNS, _texts, alias="url", empty=_NO_PATTERN, example="*.example.com", several=True),
-    Parameter("crawls", _CRAWLS, several, alias="crawl", empty=_NO_CRAWL, example="latest", several=True),
-    Parameter("subsets", _SUBSET, _names, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
+    Parameter(
+        "patterns", _PATTERNS, _texts("patterns"), alias="url", empty=_NO_PATTERN, example="*.example.com", several=True
+    ),
+    Parameter(
+        "crawls",
+        _CRAWLS,
+        partial(several, name="crawls"),
+        alias="crawl",
+        empty=_NO_CRAWL,
+        example="latest",
+        several=True,
+    ),
+    Parameter("subsets", _SUBSET, _names("subsets"), str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
     Parameter("match", _MATCH, member_of("match", Match), example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),
     Parameter(
@@ -164,8 +176,10 @@ PARAMETERS = (
         bool,
         title="Exact URL",
     ),
-    Parameter("columns", _COLUMNS, _names, example="url,fetch_time,fetch_status", several=True, absent=_FIXED),
-    Parameter("where", _WHERE, _texts, several=True, absent=_NO_SQL),
+    Parameter(
+        "columns", _COLUMNS, _names("columns"), example="url,fetch_time,fetch_status", several=True, absent=_FIXED
+    ),
+    Parameter("where", _WHERE, _texts("where"), several=True, absent=_NO_SQL),
     Parameter("status", _STATUS, statuses, example="200", several=True),
     Parameter("mime", _MIME, media_types, title="MIME type", example="text/html", several=True),
     Parameter("lang", _LANG, languages, title="Language", example="isl", several=True),

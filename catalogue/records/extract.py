@@ -28,7 +28,12 @@ _MAX_MEMORY = 1 << 30
 """Bytes beyond those after the start."""
 _MAX_DEPTH = 10_000
 """Calls; Markdown takes three for each nested element, and elements that are not closed are nested."""
-_LINKS = "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],form[action]"
+_LINKS = (
+    "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],form[action],"
+    "meta[http-equiv=refresh i]"
+)
+_REFRESH = re.compile(r"\s*[\d.]+[\s;,]+(?:url\s*=\s*)?(?:'([^']+)|\"([^\"]+)|([^'\"\s].*))", re.IGNORECASE)
+"""The content of ``meta http-equiv=refresh``, as browsers read it."""
 _INVISIBLE = "script,style,noscript,template,svg,iframe,object,head,title"
 _AROUND_CONTENT = "nav,header,footer,aside,form,[role=navigation],[role=banner],[role=contentinfo]"
 _BLANK_LINES = re.compile(r"\s*\n\s*\n")
@@ -139,6 +144,8 @@ def _attributes(element: Any) -> dict[str, str]:  # noqa: ANN401 - of an extra
 
 def _link(element: Any) -> dict[str, str] | None:  # noqa: ANN401 - of an extra
     attributes = _attributes(element)
+    if element.tag == "meta" and (refresh := _REFRESH.match(attributes.get("content", ""))):
+        attributes["href"] = refresh[refresh.lastindex or 0]
     target = next((attributes.pop(name) for name in _TARGETS if name in attributes), None)
     if target is None:  # the parser finds those of other prefixes too
         return None

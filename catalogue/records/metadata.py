@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from catalogue.errors import BadDocument, BadRecord
+from catalogue.formatting import to_json
 from catalogue.records.extract import MAX_ITEMS
 from catalogue.records.head import joined
 from catalogue.records.record import Record
@@ -72,7 +73,7 @@ def text_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[st
     inside = {} if record.coding_error else look(record)
     return {
         "url": record.url,
-        "time": record.time.isoformat() if record.time else None,
+        "time": to_json(record.time),
         "status": record.status,
         "mime": record.mime,
         "charset": inside.get("charset"),

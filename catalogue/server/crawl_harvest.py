@@ -162,6 +162,9 @@ class OnDemandHarvester:
                     with self._lock:
                         self._spent, self._running = self._total(), None
             messages = [outcome.summary for outcome in outcomes]
+            if any(each.fetched for each in outcomes) and not any(each.failures for each in outcomes):
+                with self._lock:  # if files are missing later, another process has deleted them
+                    del self._harvests[crawl]
         except StoreLocked:  # another process of the server harvests it
             with self._lock:
                 del self._harvests[crawl]

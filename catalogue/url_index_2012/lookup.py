@@ -25,7 +25,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from catalogue.commoncrawl.capture import MAX_RECORD, Capture
-from catalogue.errors import BadUrlIndex, QueryError
+from catalogue.errors import BadUrlIndex, NotFound, QueryError
 from catalogue.formatting import ReprMixin
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.source.cache import drop_cached
@@ -341,7 +341,10 @@ class OldIndex(ReprMixin):
 
     @cached_property
     def _opened(self) -> tuple[Header, FileVersion]:
-        answer = self._source.get(self._path, ByteRange(0, HEADER_SIZE))
+        try:
+            answer = self._source.get(self._path, ByteRange(0, HEADER_SIZE))
+        except NotFound as error:
+            raise NotFound(f"{error}: the source has no URL index of 2012 there; commoncrawl has") from error
         return parse_header(answer.body, answer.total_size), answer.version
 
     @property

@@ -94,8 +94,9 @@ def test_keys_are_made_of_texts(wrong: Any) -> None:
 def test_takes_numbers_and_flags_of_numpy(harvested: Catalogue, crawl: str) -> None:
     given: list[Any] = [np.True_, np.int64(2), np.int64(7), 1e9]
     flag, two, seven, gigabyte = given
-    found = harvested.captures("example.com/*", crawls=crawl, ordered=flag, limit=two)
-    assert found.count() == 2
+    for limit in (two, 2.0):
+        found = harvested.captures("example.com/*", crawls=crawl, ordered=flag, limit=limit)  # type: ignore[arg-type]
+        assert found.count() == 2
     captures = harvested.captures("*", crawls=crawl)
     sampled = harvested.sample(captures, two, seed=seven)
     assert sampled.to_arrow().equals(harvested.sample(captures, 2, seed=7).to_arrow())

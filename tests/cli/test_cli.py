@@ -179,6 +179,7 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("download example.com", "Did you mean 'fetch'?"),
         ("qurey example.com", "No such command 'qurey'. Did you mean 'query'?"),
         ("query x.com --colums url", "'--columns'"),
+        ("query x.com --json", "No such option '--json'; see: catalogue query --help"),
         ("query x.com --format jsn", "Did you mean 'json'?"),
         ("query x.com --match dmain", "Did you mean 'domain'?"),
         ("export iceburg x", "Did you mean 'iceberg'?"),

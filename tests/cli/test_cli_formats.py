@@ -118,6 +118,7 @@ def test_dash_means_standard_output(asking: Command, expected: pa.Table, crawl: 
     assert len(drawn) == len(texts) == 5
     pages = asking("fetch", "*.example.com", *words, "--format", "text")
     assert pages.err == f"{len(pages.json_lines())} records\n"
+    assert all(page["time"].endswith("Z") for page in pages.json_lines())
     with (
         (tmp_path / "stdout.warc.gz").open("wb") as file,
         asking.start_on(file.fileno(), "fetch", "*.example.com", *words, "--quiet") as process,

@@ -33,6 +33,9 @@ def test_prints_a_table_or_json(asking: Command, harvested: catalogue.Catalogue)
     text = asking("sql", "select crawl, count(*) as n from row_groups group by 1 order by 1").out
     assert text.splitlines()[0].split() == ["crawl", "n"]
     assert asking("sql", "coverage", "--json").json_lines()[0]["files_harvested"] >= 1
+    drawing = asking("sql", "explain select 1").out.splitlines()
+    assert len(drawing) > 4
+    assert len({*map(len, drawing)}) == 1
     assert asking("sql", "describe row_groups").status == asking("sql", "checkpoint").status == 0
     assert asking("sql", "select cc.crawl from crawls as cc limit 0").err == ""  # which is no lake
 

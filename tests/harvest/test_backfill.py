@@ -223,6 +223,10 @@ def test_continues_after_a_kill(source: Path, stored: Path, tmp_path: Path) -> N
         ran = command("backfill", "--yes", "--json")
         assert (ran.status, ran.json()["complete"]) == (0, True)
         assert ran.json()["requests"] == needed["requests"]
+        assert [round(each["seconds"], 1) for each in (needed, ran.json())] == [
+            needed["seconds"],
+            ran.json()["seconds"],
+        ]
         assert command("backfill", "--dry-run", "--json").json()["files"] == 0
 
 
@@ -257,3 +261,18 @@ def test_unsaved_bounds_are_not_reported_as_done(source: Path, stored: Path, tmp
         assert (ran.status, ran.out) == (75, "")
         other.execute("ROLLBACK")
     assert command("backfill", "--yes", "--json").json()["complete"]
+
+
+@bare
+def test_bounds_of_forgotten_footers_are_not_reported_as_done(cat: Catalogue) -> None:
+    filling = cat.backfill()
+    assert filling.estimate.requests  # this decodes the footers
+    forgotten: list[int] = []
+
+    def forget(_: object) -> None:
+        if not forgotten:
+            forgotten.append(cat.forget(OLD))
+
+    done = filling.run(report=forget)
+    assert (done.done, len(done.failures)) == (0, len(filling.gaps))
+    assert not cat.session.store.keys("indexes")

@@ -95,6 +95,7 @@ def test_fetches_the_list_once_a_day(
         pytest.param(
             *(["CC-MAIN-2026-46"], timedelta(hours=30), [], [], 2), "using the list of 1 day ago", id="recent list"
         ),
+        pytest.param(*(["CC-MAIN-2026-46"], timedelta(days=-4), [], [], 2), "using the stored list", id="future list"),
         pytest.param(
             *([], timedelta(), ["45", "41"], ["45"], 4),
             "no list is stored and CC-MAIN-2026-45, found on the data host; other crawls may exist",

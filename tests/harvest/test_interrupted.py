@@ -133,3 +133,14 @@ def test_missing_files_are_reported_without_a_stored_request(cat: Catalogue, cra
     assert next_steps(cat.session)[0].command.endswith(f"--crawl {crawl}")
     cat.harvest(crawl, subsets="robotstxt")
     assert cat.captures("*.example.com", crawls=crawl, subsets="robotstxt", index="columnar").complete
+
+
+def test_forget_completes_a_killed_forget(cat: Catalogue, tmp_path: Path, crawl: str) -> None:
+    cat.harvest(crawl)
+    left = cat.session.data / "catalogue.duckdb.new"
+    left.mkdir()
+    for table in ("documents", "files"):
+        cat.session.store.delete(table, [key for key in cat.session.store.keys(table) if crawl in key])
+    command = Command(cat.session.data, cat.session.settings.source, tmp_path)
+    again = command("forget", "--crawl", crawl, "--yes")
+    assert (again.status, f"nothing of {crawl} is stored" in again.err, left.exists()) == (2, True, False)

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer, QueryError, StoreLocked
+from catalogue.formatting import to_json
 from catalogue.output import writer as writer_module
 from catalogue.output.formats import payload_line
 from catalogue.output.ledger import Ledger
@@ -273,7 +274,7 @@ def test_payload_index_names_every_file(harvested: Catalogue, crawl: str, tmp_pa
         assert NAME.fullmatch(line["file"])
         assert (tmp_path / "pages" / line["file"]).read_bytes() == record.payload
         assert (line["url"], line["status"], line["mime"]) == (record.url, record.status, record.mime)
-        assert line["digest"] == record.capture.digest
+        assert (line["digest"], line["time"]) == (record.capture.digest, to_json(record.time))
     there = {str(file.relative_to(tmp_path / "pages")) for file in (tmp_path / "pages").rglob("*") if file.is_file()}
     assert there == {line["file"] for line in lines} | {"index.jsonl"}
     again = harvested.fetch(lines, tmp_path / "again.warc.gz")  # the index is a list of captures

@@ -69,6 +69,16 @@ def test_extracts_links_of_images(documents: Documents) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "target"),
+    [("0; URL='/x y'", "/x y"), ("5,url=/a;b", "/a;b"), ("3 /to?url=1", "/to?url=1"), ("5", None), ("; /x", None)],
+)
+def test_refreshes_are_links(documents: Documents, content: str, target: str | None) -> None:
+    page = f'<meta http-equiv=Refresh content="{content}"><a href=/1>1</a>'
+    links = documents.look(record_of(page.encode()))["content"]["links"]
+    assert [link["href"] for link in links] == [*filter(None, [target]), "/1"]
+
+
+@pytest.mark.parametrize(
     ("base", "first", "empty"),
     [
         ("", "https://example.com/1#a", "https://example.com/dir/page"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +49,10 @@ def rows(harvested: Catalogue, crawl: str) -> list[dict[str, Any]]:
     every = harvested.captures("*.com", crawls=crawl, subsets="all").to_arrow().to_pylist()
     subsets = [[row for row in every if row["subset"] == name] for name in ("warc", "crawldiagnostics", "robotstxt")]
     return [row for rows in subsets for row in rows[:: len(rows) // 3 or 1]]
+
+
+def test_records_of_rows_of_data_frames(harvested: Catalogue, rows: list[dict[str, Any]]) -> None:
+    assert harvested.record(pd.DataFrame(rows).iloc[0]) == harvested.record(rows[0])
 
 
 def test_records_agree_with_python(address: str, harvested: Catalogue, crawl: str, rows: list[dict[str, Any]]) -> None:

@@ -249,3 +249,13 @@ def test_lasting_block_ends_commands_before_a_request(
         assert (ran.status, ran.out) == (75, ""), (words, ran)
         assert "Run the same command again after" in ran.err
     assert server.requests == 0
+
+
+def test_harvest_before_a_sample_names_failures(mirror: Path, crawl: str, tmp_path: Path) -> None:
+    def script(request: Request) -> Fault | None:
+        return Fault(Kind.NOT_FOUND) if request.path.endswith(".parquet") else None
+
+    with FaultServer(mirror, script=script) as server:
+        ran = Command(tmp_path / "data", server.url, tmp_path)("sample", "-n", "5", "--crawl", crawl, "--harvest")
+    assert (ran.status, "--harvest" in ran.err) == (2, False)
+    assert f"of {crawl} could not be harvested, such as: {server.url}" in ran.err
