@@ -11,6 +11,7 @@ from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import StoreLocked
 from catalogue.parquet.model import SIGNED, UNSIGNED, kind_of, wider
 from catalogue.store.database import Store
+from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.tables.table_file import TableDamaged, TableFile
 from catalogue.tables.tables_state import (
     CrawlState,
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from catalogue.query.resolved_query import ResolvedQuery
     from catalogue.tables.column_values import CrawlValues
     from catalogue.tables.crawl_table import CrawlTable, FileMetadata, StoredFooters
+
+MARGIN = 31 * 24 * 60 * 60 * 1000
+"""Milliseconds by which a crawl may have been fetched outside of its listed times."""
 
 
 class StoredCrawls:
@@ -215,10 +219,32 @@ class StoredCrawls:
         if (table := self.table(crawl)) is None:
             return []
         intervals = query.intervals if query else ALL_KEYS
-        may_match = _in_times(query.from_ms, query.to_ms) if query else bool
+        has_times = query and (query.from_ms, query.to_ms) != (None, None)
+        may_match = self._in_times(crawl, query.from_ms, query.to_ms) if query and has_times else bool
         chosen = self.subsets(crawl, subsets)
         found = (table.files(subset, intervals, may_match, by_footers=by_footers) for subset in chosen)
         return sorted((file for files in found for file in files), key=lambda file: file.path)
+
+    def _in_times(self, crawl: str, earliest: int | None, latest: int | None) -> Callable[[dict[str, Any]], bool]:
+        times = self._times.get(crawl)
+
+        def may_match(values: dict[str, Any]) -> bool:
+            first, last = values["first_fetch"], values["last_fetch"]
+            if first is None or last is None:
+                if times is None or times[0] > times[1]:
+                    return True
+                first, last = times[0] - MARGIN, times[1] + MARGIN
+            return (earliest is None or last >= earliest) and (latest is None or first < latest)
+
+        return may_match
+
+    @cached_property
+    def _times(self) -> dict[str, tuple[float, float]]:
+        return {
+            crawl.id: (crawl.first_fetch.timestamp() * 1000, crawl.last_fetch.timestamp() * 1000)
+            for crawl in stored_crawl_list(self._store)
+            if crawl.first_fetch and crawl.last_fetch
+        }
 
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""
@@ -275,16 +301,6 @@ class StoredCrawls:
         found = {subset: self.bounds(crawl, subset) for subset in self._state(crawl).files}
         groups = {subset: sorted(_known(bounds)) for subset, bounds in found.items() if bounds}
         return {subset: each for subset, each in groups.items() if each}
-
-
-def _in_times(earliest: int | None, latest: int | None) -> Callable[[dict[str, Any]], bool]:
-    def may_match(values: dict[str, Any]) -> bool:
-        first, last = values["first_fetch"], values["last_fetch"]
-        if first is None or last is None:  # listed times of the crawl may be wrong
-            return True
-        return (earliest is None or last >= earliest) and (latest is None or first < latest)
-
-    return may_match
 
 
 def _known(bounds: "pa.Table") -> Iterator[tuple[bytes, bytes, int]]:

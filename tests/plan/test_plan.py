@@ -3,7 +3,7 @@
 import dataclasses
 import pickle
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from shutil import copytree
 from zoneinfo import ZoneInfo
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catalogue
-from catalogue.commoncrawl.manifests import COLLINFO, index_file
+from catalogue.commoncrawl.manifests import index_file
 from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.parquet.footer import decode_footer, footer_length
@@ -202,20 +202,34 @@ def test_planning_needs_no_network(harvested_data: Path, tmp_path: Path) -> None
         assert cat.requests == 0
 
 
-@pytest.mark.parametrize("listed", [None, b'[{"id": "CC-MAIN-2018-05", "from": "2008-01-01", "to": "2008-02-01"}]'])
-def test_missing_and_wrong_listed_times_shorten_no_answer(
-    harvested_data: Path, settings: Settings, tmp_path: Path, listed: bytes | None
-) -> None:
-    """The footers of this crawl have no times."""
-    with Store(Path(copytree(harvested_data, tmp_path / "data")) / "footers.sqlite") as store:
-        stored = store.get("documents", COLLINFO)
-        store.delete("documents", [COLLINFO])
-        if stored and listed:
-            store.put("documents", [(COLLINFO, dataclasses.replace(stored, data=listed, size=len(listed)))])
+def test_selects_crawls_without_times_by_their_dates(harvested: catalogue.Catalogue) -> None:
+    rows = harvested.sql("SELECT DISTINCT crawl FROM row_groups WHERE last_fetch IS NULL").fetchall()
+    timeless = {crawl for (crawl,) in rows}
+    assert "CC-MAIN-2018-05" in timeless
+
+    def planned(**times: str) -> set[str]:
+        paths = harvested.captures("*", **times, index="columnar").plan.paths  # type: ignore[arg-type]
+        return {file.crawl for path in paths if (file := index_file(path))}
+
+    for crawl in timeless:
+        dates = "SELECT first_fetch, last_fetch FROM crawls WHERE crawl = ?"
+        with harvested.connect() as connection:
+            ((first, last),) = connection.execute(dates, [crawl]).fetchall()
+        # A list of crawls is not to be trusted to the day: a month on either side is looked at all the same.
+        near, far = timedelta(days=30), timedelta(days=33)
+        assert crawl in planned(from_=f"{last + near:%Y%m%d}")
+        assert crawl not in planned(from_=f"{last + far:%Y%m%d}")
+        assert crawl in planned(to=f"{first - near:%Y%m%d}")
+        assert crawl not in planned(to=f"{first - far:%Y%m%d}")
+        assert harvested.captures("*", from_=f"{last + near:%Y%m%d}", crawls=crawl, index="columnar").count() == 0
+
+
+def test_includes_crawls_without_dates(harvested_data: Path, settings: Settings, tmp_path: Path) -> None:
+    copytree(harvested_data, tmp_path / "data")
+    with Store(tmp_path / "data" / "footers.sqlite") as store:
+        store.delete("documents", ["collinfo.json"])
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        query = {"crawls": "CC-MAIN-2018-05", "index": "columnar"}
-        found = cat.captures("*.example.com", from_="2018", **query).count()  # type: ignore[arg-type]
-        assert found == cat.captures("*.example.com", **query).count() > 0  # type: ignore[arg-type]
+        assert any("CC-MAIN-2018-05" in path for path in cat.captures("*", from_="2026", index="columnar").plan.paths)
 
 
 def test_limit_makes_the_cost_a_maximum(mirror: Path, harvested_data: Path, tmp_path: Path) -> None:
