@@ -1,6 +1,7 @@
 """Queries of a source whose one index is damaged or missing are answered by the other one."""
 
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +18,7 @@ from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import UNUSABLE, IncompleteAnswer
 from catalogue.settings import Settings
 from tests.support.commands import Command
-from tests.support.faults import FaultServer, Kind, only
+from tests.support.faults import Fault, FaultServer, Kind, Request, only
 from tests.support.serving import get, serving
 
 
@@ -169,6 +170,28 @@ def test_the_other_index_continues_after_rows_were_returned(
         assert [each.index for each in found.plan.crawls if each.crawl == read[1]] == [index]
         assert counted.count() == len(expected.slice(0, limit))
         assert (found.to_arrow(), found.complete) == (expected.slice(0, limit), True)
+
+
+def test_indexes_of_many_crawls_fail_together(whole_mirror: Path, tmp_path: Path) -> None:
+    """The plans of other crawls are not read again each time that an index has failed."""
+
+    def script(request: Request) -> Fault | None:
+        return Fault(Kind.NOT_FOUND) if is_lost and "/cdx-" in request.path else None
+
+    is_lost = False
+    with FaultServer(whole_mirror, script=script) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        assert asks("harvest", "--crawl", "all", "--index", "both", "--subset", "all", "--yes").status == 0
+        expected, usual = "", 0
+        for is_lost in (False, True):
+            server.reset()
+            ran = asks("query", "*.com", "--subset", "all", "--no-cache", "-o", str(tmp_path / "found.jsonl"))
+            answer = (tmp_path / "found.jsonl").read_text()
+            assert (ran.status, answer) == (0, expected or answer)
+            expected, usual = answer, usual or server.requests
+    notices = re.findall(r"the CDX index of (\S+) cannot be used", ran.err)
+    assert len(notices) == len({*notices}) > 1
+    assert server.requests < 4 * usual
 
 
 @pytest.mark.parametrize("read", [Captures.count, Captures.count_by_crawl, Captures.head, pa.table])
