@@ -183,7 +183,8 @@ def test_indexes_of_many_crawls_fail_together(whole_mirror: Path, tmp_path: Path
         asks = Command(tmp_path / "data", server.url, tmp_path)
         assert asks("harvest", "--crawl", "all", "--index", "both", "--subset", "all", "--yes").status == 0
         expected, usual = "", 0
-        for is_lost in (False, True):
+        for fails in (False, True):
+            is_lost = fails
             server.reset()
             ran = asks("query", "*.com", "--subset", "all", "--no-cache", "-o", str(tmp_path / "found.jsonl"))
             answer = (tmp_path / "found.jsonl").read_text()
@@ -192,6 +193,26 @@ def test_indexes_of_many_crawls_fail_together(whole_mirror: Path, tmp_path: Path
     notices = re.findall(r"the CDX index of (\S+) cannot be used", ran.err)
     assert len(notices) == len({*notices}) > 1
     assert server.requests < 4 * usual
+
+
+@pytest.mark.parametrize("words", [["query"], ["query", "-o", "found/"], ["get"]], ids=" ".join)
+def test_the_other_index_needs_approval_too(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path, words: list[str]
+) -> None:
+    def script(request: Request) -> Fault | None:
+        return Fault(Kind.NOT_FOUND) if is_lost and "/subset=" in request.path else None
+
+    is_lost = False
+    with FaultServer(whole_mirror, script=script) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        assert asks("harvest", "--crawl", crawls[0], "--subset", "all").status == 0
+        is_lost = True
+        server.reset()
+        ran = asks(*words, "https://example.com/", "--crawl", crawls[0], "--max-requests", "6")
+    assert (ran.status, ran.out) == (2, "")
+    assert "cannot be used, so the CDX index answers" in ran.err
+    assert "add --yes" in ran.err
+    assert {exchange.status for exchange in server.log} == {404}
 
 
 @pytest.mark.parametrize("read", [Captures.count, Captures.count_by_crawl, Captures.head, pa.table])
