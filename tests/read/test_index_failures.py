@@ -104,6 +104,26 @@ def test_unusable_blocks_leave_the_answer_to_the_columnar_index(
     assert f"the CDX index of {crawl} cannot be used, so the columnar index answers" in ran.err
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, tear])
+def test_the_server_answers_by_the_other_index_after_rows_of_the_first_shards(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    crawl, mirror = crawls[0], tmp_path / "mirror"
+    copytree(whole_mirror, mirror)
+    settings = Settings(source=str(mirror), cache_size=0)
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(crawl, subsets="all", index="both")
+    query = f"/{crawl}-index?url=*.com&pageSize=1000&filter=!%3Dstatus:200"
+    with serving(tmp_path / "data", settings) as address:
+        lines = get(address, query).lines
+    *_, last = sorted((mirror / index_folder(crawl)).glob("cdx-*.gz"))
+    damage(last)
+    with serving(tmp_path / "data", settings) as address:
+        answer = get(address, query)
+        assert (answer.status, answer.lines) == (200, lines)
+        assert "catalogue-incomplete" not in answer.headers
+
+
 def zero(path: Path) -> None:
     """Damage all but the footer, so that the file looks as it did."""
     body, times = bytearray(path.read_bytes()), path.stat()
