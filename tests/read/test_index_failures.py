@@ -133,6 +133,17 @@ def zero(path: Path) -> None:
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
+def test_damaged_lists_of_other_crawls_predict_nothing(whole_mirror: Path, crawls: list[str], tmp_path: Path) -> None:
+    settings = Settings(source=str(whole_mirror), cache_size=0)
+    with catalogue.open(tmp_path / "empty", settings=settings) as cat:
+        expected = cat.captures("*.com", crawls=crawls[0]).to_arrow()
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(crawls[1:], index="cdx")
+        for path in (tmp_path / "data" / "blocks").glob("*.parquet"):
+            zero(path)
+        assert cat.captures("*.com", crawls=crawls[0]).to_arrow() == expected
+
+
 @pytest.mark.parametrize("is_prepared", [False, True])
 @pytest.mark.parametrize("damage", [Path.unlink, tear, zero])
 def test_unusable_files_leave_the_answer_to_the_cdx_index(
