@@ -226,10 +226,10 @@ class ReadPlan(ReprMixin):
 
     @property
     def committed(self) -> tuple[int, int]:
-        """Requests and bytes until the query is planned again, or is answered.
+        """Requests and bytes that a budget must cover before the first request.
 
         They are those of page indexes and searches alone, if a limit may end the read early. A search takes at most
-        about twice the estimated requests, and one for the list of files; what it finds is planned then.
+        about twice the estimated requests, and one for the list of files; what it finds is priced again then.
         """
         searches = [each.search for each in self.crawls if each.search]
         requests = sum(2 * search.round_trips + 1 for search in searches)
@@ -237,7 +237,8 @@ class ReadPlan(ReprMixin):
         if self.query.stops_early:
             return requests + len(self.indexes), received + sum(len(fetch.range) for fetch in self.indexes)
         others = [each for each in self.crawls if not each.search]
-        return requests + sum(each.requests for each in others), received + sum(each.bytes for each in others)
+        requests += sum(each.requests for each in others)
+        return max(requests, self.requests), max(received + sum(each.bytes for each in others), self.bytes)
 
     def _line(self) -> str:
         groups = f"{self.row_groups:,} of {plural(self.considered, 'row group')}"

@@ -4,13 +4,14 @@ import atexit
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from threading import RLock
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
-
-import pyarrow as pa
 
 from catalogue.errors import CatalogueError, SourceError
 from catalogue.source.byte_ranges import FileVersion
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ def _end() -> None:
             turns.lock.release()
 
 
-def rows_by_crawl(batch: pa.RecordBatch) -> dict[str, int]:
+def rows_by_crawl(batch: "pa.RecordBatch") -> dict[str, int]:
     if "crawl" not in batch.schema.names:
         return {"": batch.num_rows}
     return {each["values"]: each["counts"] for each in batch.column("crawl").value_counts().to_pylist()}

@@ -33,7 +33,7 @@ def test_ctrl_c_during_imports_prints_one_line(asking: Command, command_line: st
 @pytest.mark.parametrize("command_line", ["harvest --crawl latest", "query *.com --crawl latest --yes"])
 def test_limit_of_threads_is_reported_with_advice(asking: Command, command_line: str) -> None:
     """Each thread reserves a stack, for which there is no room."""
-    limits = "ulimit -s 8000000 -v 9000000 && exec "
+    limits = "ulimit -s 8000000 -v 8000000 && exec "
     ran = subprocess.run(
         ["bash", "-fc", f"{limits}{sys.executable} -m catalogue --data new {command_line}"],
         env=asking.environment(),
