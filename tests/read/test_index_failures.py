@@ -239,7 +239,7 @@ def test_the_other_index_needs_approval_too(
         assert asks("harvest", "--crawl", crawls[0], "--subset", "all").status == 0
         is_lost = True
         server.reset()
-        ran = asks(*words, "https://example.com/", "--crawl", crawls[0], "--max-requests", "6")
+        ran = asks(*words, "https://example.com/", "--crawl", crawls[0], "--max-requests", "5")
     assert (ran.status, ran.out) == (2, "")
     assert "cannot be used, so the CDX index answers" in ran.err
     assert "add --yes" in ran.err
