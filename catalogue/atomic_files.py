@@ -6,15 +6,14 @@ exclusively, and no link is followed.
 
 import errno
 import os
-import re
 import shutil
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
+from itertools import count
 from pathlib import Path
-from secrets import randbits
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
@@ -106,48 +105,72 @@ def _is_ours(status: os.stat_result, folder: Path) -> bool:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Write a file that gets its name when it is complete, and delete what killed processes left of it."""
-    temporary = path.with_name(f".{path.name}.{randbits(48)}.part")
+    """Write a file that gets its name when it is complete, and delete what a killed process left of it."""
     with ExitStack() as locked:
+        with errors_of(path, path.parent):
+            temporary, file = _create_locked(path, locked)
         try:
-            with errors_of(path, path.parent):
-                _delete_left(path)
-                file = _create_locked(temporary, locked)
             with named(path), file:
                 yield file
             with errors_of(path, path.parent):
                 put_in_place(temporary, path)
-        finally:
-            with suppress(OSError):  # of a folder that cannot be written to
+        except BaseException:
+            with suppress(OSError):
                 temporary.unlink(missing_ok=True)
+            raise
 
 
-def _create_locked(path: Path, locked: ExitStack) -> BinaryIO:
-    """Create a temporary file, whose lock outlives the file object, which its writer may close before the rename."""
+def _create_locked(path: Path, locked: ExitStack) -> tuple[Path, BinaryIO]:
+    """Create a temporary file with the first name that no running process uses.
+
+    Its lock outlives the file object, which its writer may close before the rename.
+    """
+    names = (path.with_name(f".{path.name}.{number}.part") for number in count())
+    temporary = next(names)
     while True:
-        file = create(path)
+        try:
+            file = temporary.open("x+b")
+        except FileExistsError:
+            temporary = temporary if _delete_left(temporary) else next(names)
+            continue
         if sys.platform == "win32":  # open files can be neither deleted nor renamed there
-            return file
+            return temporary, file
         lock = os.dup(file.fileno())
         locked.callback(os.close, lock)
         with suppress(OSError):  # of a file system without locks
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if path.exists():  # no other process deleted it before it was locked
-            return file
+        if _has_name(lock, temporary):  # no other process deleted it before it was locked
+            while (left := next(names)).exists() and _delete_left(left):
+                pass
+            return temporary, file
         file.close()
 
 
-def _delete_left(path: Path) -> None:
-    """Delete temporary files whose locks ended with their processes."""
+def _delete_left(path: Path) -> bool:
+    """Delete a temporary file whose lock ended with its process; return whether the name may be free."""
     if sys.platform == "win32":
-        return
-    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9]+\.part")
-    with suppress(OSError):  # of a folder that cannot be listed
-        for left in path.parent.iterdir():
-            if name.fullmatch(left.name) and left.is_file() and not left.is_symlink():
-                with suppress(OSError), left.open("rb") as file:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    left.unlink()
+        return False
+    try:
+        opened = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    try:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            return False
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _has_name(opened, path):
+            path.unlink()
+    except OSError:
+        return False
+    finally:
+        os.close(opened)
+    return True
+
+
+def _has_name(descriptor: int, path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    return False
 
 
 def append(file: BinaryIO, line: bytes) -> None:

@@ -164,6 +164,7 @@ class Captures(ReprMixin):
 
             # After some page indexes are known, fetching others can be worth its cost.
             while not self.plan.is_ready:
+                self._agree(self.plan)
                 at.listed += len(self.plan.indexes) + len(self.plan.searched)
                 self.question.prepare(self.plan, advance)
                 self._plan = self.question.plan(counts=self._counts)
@@ -240,10 +241,9 @@ class Captures(ReprMixin):
         self._plan = ReadPlan.of(question.query, question.cost, plans, question.unlisted)
 
     def _read(self, report: Callable[[Progress], None], *, warn: bool) -> Generator[pa.RecordBatch, None, None]:
-        self._agree(self.plan)
         if not self.plan.is_ready:
             self.fetch_indexes(report=report)
-            self._agree(self.plan)
+        self._agree(self.plan)
         if warn:
             self._warn()
         plan, returned = self.plan, Counter[str]()

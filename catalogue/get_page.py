@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 
 from catalogue.commoncrawl.capture import Capture, capture_of
@@ -255,10 +256,8 @@ class _Search:
             _Enough: if only exact captures are of use, and the crawl would need approval.
         """
         found = find_captures(self.session, Query.of(url, crawls=crawl, subsets="all", match="exact"))
+        found = found.agreed(partial(self.check, crawl=crawl, only_exact=only_exact))
         try:
-            self.check(found.plan, crawl, only_exact=only_exact)
-            if not found.plan.is_ready:
-                self.check(found.fetch_indexes(), crawl, only_exact=only_exact)
             # Times with a zone become Python objects by pandas, whose import takes longer than the requests.
             rows = [row for batch in found.to_arrow().to_batches() for row in without_zones(batch).to_pylist()]
             self.index_files.update(dict.fromkeys(found.plan.index_files))

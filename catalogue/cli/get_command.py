@@ -248,7 +248,7 @@ def site(options: Common, *, site: str, crawls: tuple[str, ...], json_: bool, bu
     shown: list[str] = []
 
     def approve(plan: "ReadPlan") -> None:
-        budget.check(plan)
+        budget.after(*catalogue.session.spent).check(plan)
         if not shown:
             shown.append(plan.price)
             options.say(f"this takes {plan.price}, and a few requests for robots.txt")

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,17 +209,25 @@ def _write_folder(
     found = select_captures(catalogue, options, parameters, budget)
     plans = [found.plan]
     states = crawl_states(catalogue.session, found.question)
+    start, allowed = found.spent, budget
+
+    def agree(plan: "ReadPlan") -> None:
+        spent = (now - then for now, then in zip(found.spent, start, strict=True))
+        allowed.after(*spent).check_plan(plan)
+
     with open_output_folder(folder, format_, describe_query(found.question, parameters)) as output:
         crawls = output.missing(states)
         if crawls:
             needed = captures_for(catalogue, parameters | {"crawls": crawls}).plan
             budget.check(needed)
             budget.show(needed, options)
+            if not budget.covers(needed.requests, needed.bytes):
+                allowed = replace(budget, max_requests=2 * needed.requests, max_bytes=2 * needed.bytes)
         else:
             options.say(f"{folder} already has the captures of {plural(len(states), 'crawl')}")
         with resumable():
             for crawl in crawls:
-                found = captures_for(catalogue, parameters | {"crawls": [crawl]})
+                found = captures_for(catalogue, parameters | {"crawls": [crawl]}).agreed(agree)
                 rows = output.write(crawl, states[crawl], found, batches_of(found, options, printed=False, most=None))
                 options.say(f"{crawl}: {plural(rows, 'capture')}")
                 plans.append(found.plan)

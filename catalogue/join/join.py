@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from catalogue.atomic_files import errors_of, make_folder
 from catalogue.captures import Captures
-from catalogue.errors import Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
+from catalogue.errors import UNUSABLE, Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
 from catalogue.formatting import join_first
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.join_ledger import JoinLedger, JoinPart
@@ -310,9 +310,16 @@ class _JoinRun:
         lookups = self._keys.between(each.keys.start, each.keys.end)
         captures = self._scope.captures(each, lookups)
         try:
-            if captures.plan.bytes > most:
-                return captures.plan.bytes
-            part = write_part(self._kind, captures, lookups, self._keys, path)
+            plan = captures.plan
+            if plan.bytes > most:
+                return plan.bytes
+            try:
+                part = write_part(self._kind, captures, lookups, self._keys, path)
+            except UNUSABLE:
+                other = self._scope.by_other(each, lookups, sum(of_crawl.price for of_crawl in plan.crawls))
+                if other is None or other.plan.bytes > most:
+                    raise
+                part = write_part(self._kind, other, lookups, self._keys, path)
         except (Blocked, SourceUnavailable):
             raise
         except (SourceError, FormatError, NotHarvested) as error:  # the last: too many blocks for a pattern

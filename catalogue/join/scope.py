@@ -26,6 +26,8 @@ from catalogue.store.stored_lists import LISTS
 
 _SEARCHED = 1_000
 """Patterns that are searched for in a list of blocks that is not stored."""
+_MUCH_DEARER = 5
+"""A slice whose index failed is left out if the other one costs more than so many times as much."""
 
 
 class _Unbounded(QueryError):
@@ -80,8 +82,18 @@ class JoinScope:
         patterns = (plural(len(intervals), "key"),)
         # Only an inner join returns captures as they come; the others collect them by pattern.
         query = replace(self.query, intervals=intervals, patterns=patterns, any_order=self._kind.collect is not None)
-        subsets = (each.subset,) if each.index == COLUMNAR else self.selection.subsets
+        subsets = (each.subset,) if each.subset else self.selection.subsets
         return run_query(self._session, query, Selection((each.crawl,), subsets), each.index)
+
+    def by_other(self, each: Slice, lookups: Lookups, price: float) -> Captures | None:
+        """Return the captures of a slice by the other index; None if it is not stored, or costs far more than this."""
+        indexes, by_cdx = self._indexes_of(each.crawl), each.index == COLUMNAR
+        has_list = indexes.cdx is not None and each.crawl in self._session.block_lists.stored
+        has_footers = indexes.columnar is not None and not indexes.columnar.scope.missing
+        if self._index != AUTO or not (has_list if by_cdx else has_footers):
+            return None
+        captures = self.captures(replace(each, index=CDX if by_cdx else COLUMNAR), lookups)
+        return captures if sum(plan.price for plan in captures.plan.crawls) <= _MUCH_DEARER * price else None
 
     def way(self, crawl: str, keys: JoinKeys) -> tuple[CrawlPrice, list[Slice]]:
         """Return the lower price of the indexes for a crawl, and its slices.

@@ -34,7 +34,7 @@ from catalogue.errors import (
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
 from catalogue.plan.requests import Cost, PlannedRequest
-from catalogue.plan.search_estimate import ListFigures, estimate_search
+from catalogue.plan.search_estimate import ListFigures, estimate_search, predict_like
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import ByteRange, FileVersion
@@ -145,7 +145,7 @@ class BlockLists:
             if extents := self._extents(crawl):
                 return predict_from(chain(*extents.values()), extents)
             if isinstance(like := self._nearest(crawl, self._stored), StoredList):
-                return Predictor(like.share)
+                return predict_like(like)
         return USUAL
 
     def _nearest(self, crawl: str, others: Iterable[str]) -> AnyList | None:

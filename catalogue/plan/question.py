@@ -38,11 +38,10 @@ class CrawlIndexes:
     """Why an index cannot answer."""
 
     def refuse(self, crawl: str, index: str, error: CatalogueError) -> None:
-        """Let the other index answer."""
-        if not isinstance(error, QueryError):
+        """Let the other index answer; of several threads, the first one notifies."""
+        if self.refusals.setdefault(index, error) is error and not isinstance(error, QueryError):
             names = INDEX_NAMES[index], INDEX_NAMES[CDX if index == COLUMNAR else COLUMNAR]
             self.notify(f"the {names[0]} of {crawl} cannot be used, so the {names[1]} answers: {error}")
-        self.refusals[index] = error
 
 
 def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False) -> CrawlPlan:

@@ -1,9 +1,11 @@
 """What a search in a list of blocks costs, before anything is read of the list."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
+from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ
 from catalogue.cdx.list_search import (
     COMPLETE_GAP,
@@ -12,8 +14,10 @@ from catalogue.cdx.list_search import (
     PROBE,
     SEARCH_BY_ROW_GROUPS,
     START,
+    USUAL,
     Predictor,
 )
+from catalogue.errors import StoreError
 from catalogue.plan.crawl_plan import ListSearch
 from catalogue.surt import KeyInterval
 
@@ -32,6 +36,17 @@ class ListFigures(NamedTuple):
     """Bytes; None if nothing like it is known."""
     block: int = 250_000
     """Bytes of a block, and of some that are read with it."""
+
+
+def predict_like(other: StoredList) -> Predictor:
+    """Predict by the list of another crawl; where it is damaged, by usual shares."""
+
+    def share(key: bytes) -> float:
+        with suppress(StoreError):
+            return other.share(key)
+        return USUAL.share(key)
+
+    return Predictor(share)
 
 
 def estimate_search(

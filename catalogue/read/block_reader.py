@@ -13,7 +13,7 @@ from catalogue.cdx.blocks import Block, inflate_blocks
 from catalogue.cdx.cluster import BlockRead
 from catalogue.cdx.rows import captures_of
 from catalogue.commoncrawl.crawls import CDX, SUBSETS
-from catalogue.errors import UNUSABLE, BadCdx, FileChanged
+from catalogue.errors import UNUSABLE, BadCdx, CatalogueError, FileChanged
 from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
@@ -80,8 +80,18 @@ def fetch_blocks(
         for read, pin in zip(planned.reads, planned.pins, strict=True)
     ]
 
+    failures: dict[str, CatalogueError] = {}
+
+    def failed(crawl: str, error: CatalogueError) -> None:
+        if failures.setdefault(crawl, error) is error:
+            events.note_failure(crawl, CDX, error)
+
     def fetch(request: BlockRequest) -> Response:
-        return source.get(request.read.path, request.read.range, pin=request.pin)
+        try:
+            return source.get(request.read.path, request.read.range, pin=request.pin)
+        except UNUSABLE as error:  # noted here, so that no crawl is requested again after that of another one
+            failed(request.planned.crawl, error)
+            raise
 
     limit = 1 if plan.query.stops_early else in_flight(plan)
     responses = map_in_order(executor, fetch, requests, limit=limit, weight=lambda request: len(request.read.range))
@@ -89,16 +99,14 @@ def fetch_blocks(
     with closing(responses):
         for request in requests:
             crawl, path = request.planned.crawl, request.read.path
-            try:
-                response = next(responses)
-                version = response.version
-                first = versions.setdefault(path, version)
-                is_changed = first.origin == version.origin and differ(first.etag, version.etag)
-                if is_changed or first.size != version.size:
-                    raise FileChanged(f"{path} was replaced while it was read; run the query again")
-            except UNUSABLE as error:
-                events.note_failure(crawl, CDX, error)
-                raise
+            response = next(responses)
+            version = response.version
+            first = versions.setdefault(path, version)
+            is_changed = first.origin == version.origin and differ(first.etag, version.etag)
+            if is_changed or first.size != version.size:
+                changed = FileChanged(f"{path} was replaced while it was read; run the query again")
+                failed(crawl, changed)
+                raise changed
             if response.etag:
                 events.note_version(crawl, path, version)
             yield request, response

@@ -61,7 +61,8 @@ class CdxSearch:
         page = self._memory.page(self.state, self.crawl, request)
         if page is None:
             page = self._find_page(request)
-            self._memory.keep_page(self.state, self.crawl, request, page)
+            if not page.missing:  # the CDX index may be readable next time
+                self._memory.keep_page(self.state, self.crawl, request, page)
         return page.ordered(reverse=request.reverse)
 
     def read_part(self, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> list[str]:
@@ -76,15 +77,21 @@ class CdxSearch:
             if lines is None:
                 lines = self._read_lines(self._captures(replace(request, filters=(), first="", last=""), intervals))
             if lines is None:
-                return self._read_rows(request, intervals)
+                read = request if request.where else replace(request, first="", last="")
+                captures = self._captures(read, intervals)
+                plan = captures.plan
+                try:
+                    return self._read_rows(request, intervals, captures)
+                except UNUSABLE:  # after rows of an index that is in another order than the other one
+                    if not captures.question.failed(plan):
+                        raise
+                    return self._read_rows(request, intervals, captures)
             self._memory.keep_lines(self.state, self.crawl, intervals, lines)
         return select_lines(lines, request)
 
-    def _read_rows(self, request: CdxRequest, intervals: tuple[KeyInterval, ...]) -> list[str]:
+    def _read_rows(self, request: CdxRequest, intervals: tuple[KeyInterval, ...], captures: Captures) -> list[str]:
         """Read a part by the cheaper index, without captures that statistics rule out by a filter."""
         where = request.where
-        read = request if where else replace(request, first="", last="")
-        captures = self._captures(read, intervals)
         every: list[str] = []
 
         def batches() -> Iterator[list[str]]:
@@ -188,7 +195,9 @@ class CdxSearch:
             message = f"{name} has too many captures; use a narrower url=, or: catalogue query"
             raise TooExpensive(message) from error
         if blocks is None:
-            if isinstance(question.indexes(self.crawl).refusals.get(CDX), NotFound):
+            indexes = question.indexes(self.crawl)
+            is_answered = indexes.columnar and not indexes.columnar.scope.missing
+            if is_answered and isinstance(indexes.refusals.get(CDX), NotFound):
                 self._memory.put(key, value=True)
             return None
         places = ((each.blocks, place) for each in blocks for read in each.reads for place in read.blocks)

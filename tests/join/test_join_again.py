@@ -234,6 +234,24 @@ def test_failed_slice_leaves_no_rows(
     assert not [*(tmp_path / "out").glob(".*.part")]
 
 
+@pytest.mark.parametrize("how", ["inner", "crawls"])
+def test_slices_are_read_by_the_other_index(
+    both: Catalogue, oracle: Oracle, crawl: str, whole_mirror: Path, tmp_path: Path, how: str
+) -> None:
+    texts = texts_of(oracle, 150, seed=9)
+
+    def script(request: Request) -> Fault | None:
+        return Fault(Kind.NOT_FOUND) if "/cdx-" in request.path else None
+
+    with FaultServer(whole_mirror, script=script) as server:
+        moved = replace(both.session.settings, source=server.url, cache_size=0)
+        with catalogue.open(both.session.folder, settings=moved) as cat:
+            found = run(cat, texts, tmp_path / "out", how, sizes=replace(SMALL, keys=50), crawls=crawl)
+    assert {exchange.status for exchange in server.log} == {206, 404}
+    assert found.complete
+    assert of_result(found) == expected(oracle, texts, how, Match.EXACT)
+
+
 @in_soak
 def test_subset_that_is_not_stored(whole_mirror: Path, both: Catalogue, rows: pa.Table, tmp_path: Path) -> None:
     crawl = both.session.metadata().crawls[-1]

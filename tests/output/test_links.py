@@ -76,10 +76,13 @@ def test_payloads_do_not_follow_links(records: list[Record], tmp_path: Path) -> 
 
 @pytest.mark.parametrize("link", KINDS)
 def test_complete_files_follow_no_links(tmp_path: Path, secret: Path, link: Link) -> None:
-    link(secret, tmp_path / ".found.csv.1.part")
+    link(secret, tmp_path / ".found.csv.0.part")
+    left = tmp_path / ".found.csv.1.part"
+    left.touch()
     with whole_file(tmp_path / "found.csv") as file:
         file.write(b"rows")
     assert (secret.read_bytes(), (tmp_path / "found.csv").read_bytes()) == (SECRET, b"rows")
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("link", KINDS)

@@ -1,6 +1,7 @@
 """Queries of a source whose one index is damaged or missing are answered by the other one."""
 
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +18,7 @@ from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import UNUSABLE, IncompleteAnswer
 from catalogue.settings import Settings
 from tests.support.commands import Command
-from tests.support.faults import FaultServer, Kind, only
+from tests.support.faults import Fault, FaultServer, Kind, Request, only
 from tests.support.serving import get, serving
 
 
@@ -103,6 +104,26 @@ def test_unusable_blocks_leave_the_answer_to_the_columnar_index(
     assert f"the CDX index of {crawl} cannot be used, so the columnar index answers" in ran.err
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, tear])
+def test_the_server_answers_by_the_other_index_after_rows_of_the_first_shards(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    crawl, mirror = crawls[0], tmp_path / "mirror"
+    copytree(whole_mirror, mirror)
+    settings = Settings(source=str(mirror), cache_size=0)
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(crawl, subsets="all", index="both")
+    query = f"/{crawl}-index?url=*.com&pageSize=1000&filter=!%3Dstatus:200"
+    with serving(tmp_path / "data", settings) as address:
+        lines = get(address, query).lines
+    *_, last = sorted((mirror / index_folder(crawl)).glob("cdx-*.gz"))
+    damage(last)
+    with serving(tmp_path / "data", settings) as address:
+        answer = get(address, query)
+        assert (answer.status, answer.lines) == (200, lines)
+        assert "catalogue-incomplete" not in answer.headers
+
+
 def zero(path: Path) -> None:
     """Damage all but the footer, so that the file looks as it did."""
     body, times = bytearray(path.read_bytes()), path.stat()
@@ -110,6 +131,17 @@ def zero(path: Path) -> None:
     body[4:end] = bytes(end - 4)
     path.write_bytes(body)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_damaged_lists_of_other_crawls_predict_nothing(whole_mirror: Path, crawls: list[str], tmp_path: Path) -> None:
+    settings = Settings(source=str(whole_mirror), cache_size=0)
+    with catalogue.open(tmp_path / "empty", settings=settings) as cat:
+        expected = cat.captures("*.com", crawls=crawls[0]).to_arrow()
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(crawls[1:], index="cdx")
+        for path in (tmp_path / "data" / "blocks").glob("*.parquet"):
+            zero(path)
+        assert cat.captures("*.com", crawls=crawls[0]).to_arrow() == expected
 
 
 @pytest.mark.parametrize("is_prepared", [False, True])
@@ -169,6 +201,49 @@ def test_the_other_index_continues_after_rows_were_returned(
         assert [each.index for each in found.plan.crawls if each.crawl == read[1]] == [index]
         assert counted.count() == len(expected.slice(0, limit))
         assert (found.to_arrow(), found.complete) == (expected.slice(0, limit), True)
+
+
+def test_indexes_of_many_crawls_fail_together(whole_mirror: Path, tmp_path: Path) -> None:
+    """The plans of other crawls are not read again each time that an index has failed."""
+
+    def script(request: Request) -> Fault | None:
+        return Fault(Kind.NOT_FOUND) if is_lost and "/cdx-" in request.path else None
+
+    is_lost = False
+    with FaultServer(whole_mirror, script=script) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        assert asks("harvest", "--crawl", "all", "--index", "both", "--subset", "all", "--yes").status == 0
+        expected, usual = "", 0
+        for fails in (False, True):
+            is_lost = fails
+            server.reset()
+            ran = asks("query", "*.com", "--subset", "all", "--no-cache", "-o", str(tmp_path / "found.jsonl"))
+            answer = (tmp_path / "found.jsonl").read_text()
+            assert (ran.status, answer) == (0, expected or answer)
+            expected, usual = answer, usual or server.requests
+    notices = re.findall(r"the CDX index of (\S+) cannot be used", ran.err)
+    assert len(notices) == len({*notices}) > 1
+    assert server.requests < 4 * usual
+
+
+@pytest.mark.parametrize("words", [["query"], ["query", "-o", "found/"], ["get"]], ids=" ".join)
+def test_the_other_index_needs_approval_too(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path, words: list[str]
+) -> None:
+    def script(request: Request) -> Fault | None:
+        return Fault(Kind.NOT_FOUND) if is_lost and "/subset=" in request.path else None
+
+    is_lost = False
+    with FaultServer(whole_mirror, script=script) as server:
+        asks = Command(tmp_path / "data", server.url, tmp_path)
+        assert asks("harvest", "--crawl", crawls[0], "--subset", "all").status == 0
+        is_lost = True
+        server.reset()
+        ran = asks(*words, "https://example.com/", "--crawl", crawls[0], "--max-requests", "5")
+    assert (ran.status, ran.out) == (2, "")
+    assert "cannot be used, so the CDX index answers" in ran.err
+    assert "add --yes" in ran.err
+    assert {exchange.status for exchange in server.log} == {404}
 
 
 @pytest.mark.parametrize("read", [Captures.count, Captures.count_by_crawl, Captures.head, pa.table])
