@@ -8,6 +8,7 @@ from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import CatalogueError, QueryError, UncoveredColumns
 from catalogue.formatting import join_first
 from catalogue.plan.cdx_index import CdxIndex, uncovered_columns
@@ -18,6 +19,7 @@ from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.selection import Selection, crawl_list, not_stored, select
 from catalogue.session import Session
+from catalogue.store.stored_lists import stored_crawl_list
 
 
 def find_captures(session: Session, query: Query) -> Captures:
@@ -78,6 +80,7 @@ def crawl_indexes(
         raise error.because(f"the CDX index has no column {join_first(uncovered)}") if index == AUTO else error
     page_indexes = session.page_indexes if shown else None
     reading, cost = (lambda: session.reading), session.cost()
+    listed = _listed_times(session, query)
 
     @cache
     def indexes_of(crawl: str) -> CrawlIndexes:
@@ -94,10 +97,19 @@ def crawl_indexes(
             )
             columnar = ColumnarIndex(scope, page_indexes, reading, cost)
         if index != COLUMNAR and not uncovered:
-            cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost, partial(_listed, session))
+            is_outside = crawl in listed and not listed[crawl].may_have(query.from_ms, query.to_ms)
+            names = partial(_listed, session)
+            cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost, names, is_outside=is_outside)
         return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
 
     return indexes_of
+
+
+def _listed_times(session: Session, query: ResolvedQuery) -> dict[str, Crawl]:
+    """Return the stored list of crawls by name, if the query has times."""
+    if (query.from_ms, query.to_ms) == (None, None) or not session.store_path.exists():
+        return {}
+    return {crawl.id: crawl for crawl in stored_crawl_list(session.store)}
 
 
 def _listed(session: Session) -> list[str]:

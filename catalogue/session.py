@@ -34,7 +34,7 @@ from catalogue.tables.tables_state import TABLES_FOLDER, copied_folder, fresh_st
 if TYPE_CHECKING:
     import duckdb
 
-    from catalogue.plan.cdx_index import BlockLists
+    from catalogue.plan.block_lists import BlockLists
     from catalogue.plan.columnar_index import PageIndexes
     from catalogue.read.workers import Workers
     from catalogue.tables.stored_crawls import StoredCrawls
@@ -354,7 +354,7 @@ class Session:
     @cached_property
     def block_lists(self) -> "BlockLists":
         """The lists of blocks; the store is created when searches are saved."""
-        from catalogue.plan.cdx_index import BlockLists
+        from catalogue.plan.block_lists import BlockLists
 
         def store() -> Store | None:
             return self.store if self.store_path.exists() else None

@@ -27,6 +27,8 @@ _MANIFEST_PATH = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){1,12}[A-Za-z0-9][
 
 FOLDER = re.compile(r"(?:^|/)([^/=]+)=([^/]*)(?=/)")
 """A folder ``name=value``, as Hive and Spark write the values of a column."""
+_MARGIN = 31 * 24 * 60 * 60 * 1000
+"""Milliseconds by which a crawl may have been fetched outside of its listed times."""
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -38,6 +40,13 @@ class Crawl:
     name: str = ""
     first_fetch: datetime | None = None
     last_fetch: datetime | None = None
+
+    def may_have(self, earliest: int | None, latest: int | None) -> bool:
+        """Return whether captures may be between two times, in milliseconds; listed times are trusted to a month."""
+        if not self.first_fetch or not self.last_fetch or self.first_fetch > self.last_fetch:
+            return True
+        first, last = (round(time.timestamp() * 1000) for time in (self.first_fetch, self.last_fetch))
+        return (earliest is None or last + _MARGIN >= earliest) and (latest is None or first - _MARGIN < latest)
 
 
 @dataclass(frozen=True, slots=True, order=True)

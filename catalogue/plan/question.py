@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from catalogue.commoncrawl.crawls import CDX, COLUMNAR, INDEX_NAMES
 from catalogue.errors import UNUSABLE, CatalogueError, FileChanged, NotFound, QueryError
 from catalogue.formatting import plural, size
-from catalogue.plan.cdx_index import BlockLists, CdxIndex
+from catalogue.plan.block_lists import BlockLists
+from catalogue.plan.cdx_index import CdxIndex
 from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks
 from catalogue.plan.plan import ReadPlan
@@ -55,6 +56,8 @@ def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False
     if by_cdx is None:
         assert columnar  # noqa: S101 - one of them can answer
         return replace(columnar.plan(query), why=str(refusals.get(CDX, "")).partition(";")[0])
+    if by_cdx.why:  # it has no captures of the requested time
+        return by_cdx
     if COLUMNAR in refusals:
         return replace(by_cdx, why=str(refusals[COLUMNAR]).partition(";")[0])
     if columnar is None:

@@ -22,7 +22,6 @@ from catalogue.server.responses import error_answer, incomplete, run_query, serv
 from catalogue.server.service import Service
 from catalogue.session import Session
 from catalogue.surt import KeyInterval
-from catalogue.tables.stored_crawls import MARGIN
 
 _FEW_LINES, _FEW_BYTES = 500, 500_000
 """Size of an answer that the thread of the event loop writes, in some milliseconds."""
@@ -119,7 +118,7 @@ def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _Found | 
 
 def _find(service: Service, name: str, query: CdxRequest, session: Session) -> _Found:
     crawl = service.crawls.find(session, name)
-    is_outside = not query.counts_pages and _is_outside(crawl, query)
+    is_outside = not (query.counts_pages or crawl.may_have(*query.times))
     if is_outside and not query.page:
         return crawl.id, ResultPage(), 0, b""
     search = CdxSearch(session, crawl.id, service.memory, only_stored=service.harvester is not None)
@@ -154,12 +153,3 @@ async def _parts(
             return
         read = partial(_read, service_of(request), crawl, query, following)
         rows, lines = await run_query(request, read, key=(crawl, query, following))
-
-
-def _is_outside(crawl: Crawl, query: CdxRequest) -> bool:
-    """Check, with a margin, whether a crawl has no captures in the requested time."""
-    if not crawl.first_fetch or not crawl.last_fetch:
-        return False
-    first, last = (int(time.timestamp()) * 1000 for time in (crawl.first_fetch, crawl.last_fetch))
-    start, end = query.times
-    return (start is not None and last + MARGIN < start) or (end is not None and first - MARGIN >= end)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.commoncrawl.datasets import Dataset
+from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import StoreLocked
 from catalogue.parquet.model import SIGNED, UNSIGNED, kind_of, wider
 from catalogue.store.database import Store
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from catalogue.query.resolved_query import ResolvedQuery
     from catalogue.tables.column_values import CrawlValues
     from catalogue.tables.crawl_table import CrawlTable, FileMetadata, StoredFooters
-
-MARGIN = 31 * 24 * 60 * 60 * 1000
-"""Milliseconds by which a crawl may have been fetched outside of its listed times."""
 
 
 class StoredCrawls:
@@ -226,25 +224,17 @@ class StoredCrawls:
         return sorted((file for files in found for file in files), key=lambda file: file.path)
 
     def _in_times(self, crawl: str, earliest: int | None, latest: int | None) -> Callable[[dict[str, Any]], bool]:
-        times = self._times.get(crawl)
-
         def may_match(values: dict[str, Any]) -> bool:
             first, last = values["first_fetch"], values["last_fetch"]
             if first is None or last is None:
-                if times is None or times[0] > times[1]:
-                    return True
-                first, last = times[0] - MARGIN, times[1] + MARGIN
+                return crawl not in self._listed or self._listed[crawl].may_have(earliest, latest)
             return (earliest is None or last >= earliest) and (latest is None or first < latest)
 
         return may_match
 
     @cached_property
-    def _times(self) -> dict[str, tuple[float, float]]:
-        return {
-            crawl.id: (crawl.first_fetch.timestamp() * 1000, crawl.last_fetch.timestamp() * 1000)
-            for crawl in stored_crawl_list(self._store)
-            if crawl.first_fetch and crawl.last_fetch
-        }
+    def _listed(self) -> dict[str, Crawl]:
+        return {crawl.id: crawl for crawl in stored_crawl_list(self._store)}
 
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""

@@ -267,6 +267,22 @@ def test_plans_of_searches_use_what_is_known_of_other_lists(
         assert made / 2 <= expected <= 2 * made < unknown
 
 
+@pytest.mark.parametrize("index", ["auto", "cdx", "columnar"])
+def test_crawls_of_other_times_are_not_read(whole_mirror: Path, crawls: list[str], tmp_path: Path, index: str) -> None:
+    newest, oldest = crawls[0], crawls[-1]
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(whole_mirror))) as cat:
+        assert cat.captures("*.com", crawls="all").plan  # the list of crawls is stored
+        if index == "columnar":
+            cat.harvest([newest, oldest])
+        found, alone = (
+            cat.captures("*.com", from_=newest.split("-")[2], crawls=some, index=index)
+            for some in ([newest, oldest], newest)
+        )
+        assert [(each.crawl, each.requests > 0) for each in found.plan.crawls] == [(newest, True), (oldest, False)]
+        assert (found.to_arrow(), found.complete) == (alone.to_arrow(), True)
+        assert found.count() > 0
+
+
 def test_limit_of_requests_covers_searches_that_take_longer(
     whole_mirror: Path, crawls: list[str], tmp_path: Path
 ) -> None:

@@ -1,0 +1,291 @@
+"""The lists of blocks of a session, stored or searched, and what is expected of a list that is not known."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import chain, pairwise
+from typing import NamedTuple, TypeAlias
+
+from catalogue.cdx.block_file import StoredList
+from catalogue.cdx.cluster import MAX_READ, list_path
+from catalogue.cdx.list_search import (
+    COMPLETE_GAP,
+    NEXT_SEARCH,
+    PREDICTED_SEARCH,
+    PROBE,
+    SEARCH_BY_ROW_GROUPS,
+    START,
+    USUAL,
+    ClusterSearch,
+    Predictor,
+    predict_from,
+)
+from catalogue.commoncrawl.crawls import (
+    newest_first,
+)
+from catalogue.errors import (
+    CatalogueError,
+    FileChanged,
+    NotFound,
+    StoreDamaged,
+    StoreError,
+)
+from catalogue.plan.crawl_plan import ListSearch
+from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.source.retry import PoliteSource
+from catalogue.store.database import Store
+from catalogue.store.stored_lists import (
+    crawls_with_blocks,
+    crawls_with_lines,
+    forget_lines,
+    forget_list,
+    list_version,
+    open_list,
+    save_lines,
+    save_versions,
+    stored_lines,
+    stored_versions,
+)
+from catalogue.surt import KeyInterval
+
+_USUAL_SIZE = 100_000_000
+"""Bytes of most lists of Common Crawl."""
+_LINE = 84
+"""Bytes of a usual line."""
+_WIDE, _NARROW = 0.005, 0.002
+"""Shares of a list: one that may cost more than a search, and one that predictions cannot tell from 0."""
+
+
+class ListFigures(NamedTuple):
+    """What is expected of a list."""
+
+    size: int | None = None
+    """Bytes; None if nothing like it is known."""
+    block: int = 250_000
+    """Bytes of a block, and of some that are read with it."""
+
+
+def predict_like(other: StoredList) -> Predictor:
+    """Predict by the list of another crawl; where it is damaged, by usual shares."""
+
+    def share(key: bytes) -> float:
+        with suppress(StoreError):
+            return other.share(key)
+        return USUAL.share(key)
+
+    return Predictor(share)
+
+
+def estimate_search(
+    intervals: Iterable[KeyInterval],
+    unknown: Sequence[KeyInterval],
+    predictor: Predictor,
+    figures: ListFigures,
+    *,
+    is_begun: bool,
+) -> ListSearch:
+    """Estimate the search for ascending intervals, and the reads of their blocks.
+
+    Args:
+        intervals: all intervals of a query.
+        unknown: those whose lines are not known.
+        predictor: what the search uses.
+        figures: what is expected of the list.
+        is_begun: an earlier search has read parts of the list.
+    """
+    by_row_groups = predictor.size is not None
+    later = SEARCH_BY_ROW_GROUPS if by_row_groups else NEXT_SEARCH if predictor.rough else PREDICTED_SEARCH
+    first = later if is_begun or by_row_groups else START + later
+    size = predictor.size if figures.size is None else figures.size
+    shares = _shares(unknown, predictor)
+    searches = _distant(shares, PROBE / (size or _USUAL_SIZE))
+    requests = first.requests + (searches - 1) * later.requests
+    received = first.bytes + (searches - 1) * later.bytes
+    if figures.size is not None:
+        pieces = -(-max(0, figures.size - PROBE) // COMPLETE_GAP)  # one request reads all of a piece
+        requests = min(requests, 1 + pieces, searches * (1 + pieces.bit_length()))
+        received = min(received, figures.size)
+    listed = sum(int(max(0.0, end - start - _NARROW) * (size or 0)) for start, end in shares)
+    reads = _distant(_shares(intervals, predictor), 2 * _LINE / (size or _USUAL_SIZE))
+    blocks = listed // _LINE * figures.block
+    return ListSearch(
+        requests + reads + blocks // MAX_READ,
+        received + reads * figures.block + listed + blocks,
+        requests,
+        received + listed,
+        size is None and any(end - start > _WIDE for start, end in shares),
+    )
+
+
+def _shares(intervals: Iterable[KeyInterval], predictor: Predictor) -> list[tuple[float, float]]:
+    return [(predictor.share(each.start), predictor.share(each.end)) for each in intervals]
+
+
+def _distant(shares: Iterable[tuple[float, float]], gap: float) -> int:
+    """Count intervals that are not next to the one before them, as those of a host and of its subdomains are."""
+    return 1 + sum(start - before > gap for (_, before), (start, _) in pairwise(shares))
+
+
+AnyList: TypeAlias = StoredList | ClusterSearch
+Extents: TypeAlias = Callable[[str], dict[str, list[tuple[bytes, bytes, int]]]]
+"""Row groups of a crawl by subset; see ``list_search.predict_from``."""
+
+
+class BlockLists:
+    """Lists of blocks by crawl. ``save`` stores what searches read."""
+
+    def __init__(
+        self,
+        source: Callable[[], PoliteSource],
+        store: Callable[[], Store | None],
+        create_store: Callable[[], Store],
+        extents: Extents,
+        notify: Callable[[str], None],
+    ) -> None:
+        """Prepare; nothing is opened.
+
+        ``create_store`` makes a store if there is none, or raises StoreError; predictions use ``extents``. ``notify``
+        is called with a sentence if a stored list is damaged; it is then searched at the source.
+        """
+        self._source = source
+        self._store = store
+        self._create_store = create_store
+        self._extents = extents
+        self._notify = notify
+        self._lists: dict[str, AnyList] = {}
+        self._stored: dict[str, None] = {}
+        """Crawls whose lists are stored, newest first."""
+        self._predictors: dict[str, Predictor] = {}
+        self._figures: dict[str, ListFigures] = {}
+        self._versions: dict[str, dict[str, FileVersion]] = {}
+        """Versions of the files with blocks, by crawl and path."""
+        self._unsaved: set[str] = set()
+        """Crawls with new versions."""
+        self._state = ""
+
+    @property
+    def stored(self) -> list[str]:
+        """Crawls with complete stored lists, newest first."""
+        self._update()
+        return [*self._stored]
+
+    def _update(self) -> Store | None:
+        store = self._store()
+        state = store.state() if store else ""
+        if state != self._state:
+            self._state = state
+            there = crawls_with_blocks(store) if store else []
+            self._stored = dict.fromkeys(newest_first(there))
+            self._predictors.clear()
+            self._figures.clear()
+            self._lists = {crawl: each for crawl, each in self._lists.items() if isinstance(each, ClusterSearch)}
+        return store
+
+    def get(self, crawl: str) -> AnyList | None:
+        """Return the stored list of a crawl, or else its search; None if nothing is known of it."""
+        store = self._update()
+        known = self._lists.get(crawl)
+        if store and crawl in self._stored and not isinstance(known, StoredList):
+            try:
+                known = open_list(store, crawl)
+            except StoreDamaged as error:
+                self._notify(f"{error}; until then, queries search the list at the source")
+                del self._stored[crawl]
+        elif known is None and store and (lines := stored_lines(store, self._source().url, crawl)):
+            known = ClusterSearch(self._source(), crawl, known=lines, check_end=True)
+        if known:
+            self._lists[crawl] = known
+        return known
+
+    def predictor(self, crawl: str) -> Predictor:
+        """Predict by row groups of the crawl, the stored list of another one, or usual shares."""
+        self._update()
+        if crawl not in self._predictors:
+            self._predictors[crawl] = self._new_predictor(crawl)
+        return self._predictors[crawl]
+
+    def _new_predictor(self, crawl: str) -> Predictor:
+        with suppress(StoreError):  # answers do not depend on it
+            if extents := self._extents(crawl):
+                return predict_from(chain(*extents.values()), extents)
+            if isinstance(like := self._nearest(crawl, self._stored), StoredList):
+                return predict_like(like)
+        return USUAL
+
+    def _nearest(self, crawl: str, others: Iterable[str]) -> AnyList | None:
+        found = newest_first(other for other in others if other != crawl)
+        around = newest_first([*found, crawl])
+        return self.get(found[max(0, around.index(crawl) - 1)]) if found else None
+
+    def figures(self, crawl: str) -> ListFigures:
+        """Return what is expected of a list, by what is known of it or of that of another crawl."""
+        store, known = self._update(), self._lists.get(crawl)
+        if isinstance(known, ClusterSearch) and known.lines:
+            return ListFigures(known.lines.version.size, known.lines.usual_block)
+        if crawl not in self._figures:
+            self._figures[crawl] = self._of_another(crawl, store) if store else ListFigures()
+        return self._figures[crawl]
+
+    def _of_another(self, crawl: str, store: Store) -> ListFigures:
+        with suppress(StoreError):
+            like = self._nearest(crawl, [*self._stored, *crawls_with_lines(store)])
+            if isinstance(like, StoredList) and (version := list_version(store, like.crawl)):
+                return ListFigures(version.size, like.usual_block)
+            if isinstance(like, ClusterSearch) and like.lines:
+                return ListFigures(like.lines.version.size, like.lines.usual_block)
+        return ListFigures()
+
+    def search(self, crawl: str) -> ClusterSearch:
+        """Begin to search an unknown list; thread-safe."""
+        search = self._lists[crawl] = ClusterSearch(self._source(), crawl, check_end=True)
+        return search
+
+    def save(self, crawls: Iterable[str]) -> None:
+        """Store what the searches of crawls have read."""
+        found = [self._lists.get(crawl) for crawl in crawls]
+        known = [each.lines for each in found if isinstance(each, ClusterSearch) and each.lines]
+        with suppress(StoreError):
+            if known:
+                save_lines(self._create_store(), self._source().url, known)
+
+    def version(self, crawl: str, path: str) -> FileVersion | None:
+        known = self._versions.setdefault(crawl, {})
+        if path not in known and (store := self._store()):  # other threads and processes store versions too
+            self._versions[crawl] = known = stored_versions(store, self._source().url, crawl) | known
+        return known.get(path)
+
+    def note_version(self, crawl: str, path: str, version: FileVersion) -> None:
+        known = self.version(crawl, path)
+        if known is None or (known.origin == version.origin and known != version) or known.size != version.size:
+            self._versions[crawl][path] = version
+            self._unsaved.add(crawl)
+
+    def save_versions(self) -> None:
+        versions = {crawl: self._versions[crawl] for crawl in self._unsaved if crawl in self._versions}
+        self._unsaved.clear()
+        with suppress(StoreError):
+            if versions:
+                save_versions(self._create_store(), self._source().url, versions)
+
+    def drop(self, crawl: str) -> None:
+        """Forget what is known of an index that may have been replaced; its stored list only if it was."""
+        self._lists.pop(crawl, None)
+        self._versions.pop(crawl, None)
+        if store := self._update():
+            forget_lines(store, crawl)
+            if crawl in self._stored and self._is_outdated(store, crawl):
+                again = f"run the query again, or first: catalogue harvest --crawl {crawl} --index cdx"
+                self._notify(f"the source has another list of blocks of {crawl} than the stored one; {again}")
+                del self._stored[crawl]
+                with suppress(StoreError, OSError):
+                    forget_list(store, crawl)
+
+    def _is_outdated(self, store: Store, crawl: str) -> bool:
+        """Return whether the source of a stored list has another version now, or no list any more."""
+        version, source = list_version(store, crawl), self._source()
+        if version is None or version.origin not in {host.url for host in source.hosts_of()}:
+            return False
+        try:
+            source.get(list_path(crawl), ByteRange(version.size - 1, version.size), pin=version)
+        except CatalogueError as error:
+            return isinstance(error, FileChanged | NotFound)  # the error of the query is raised
+        return False
