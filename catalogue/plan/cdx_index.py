@@ -118,6 +118,10 @@ class CdxIndex:
             raise failure
         if self._is_outside:
             return replace(self._planned(None, ()), why="the crawl was fetched at other times")
+        known = self._lists.get(self.crawl)
+        length = known.lines.version.size if isinstance(known, ClusterSearch) and known.lines else 0
+        if query.is_of_everything and length > _MOST_LISTED:
+            raise self._too_many(query, f"{size(length)} of lines")
         search = self._needed(query.intervals)
         return self._planned(search, () if search else tuple(self._blocks(query)))
 
