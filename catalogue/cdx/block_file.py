@@ -154,12 +154,6 @@ class StoredList:
             file.seek(0)
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
-    @property
-    def usual_block(self) -> int:
-        """The average size of blocks in the middle of the list."""
-        middle = len(self._keys) // 2
-        return int(pc.mean(self._read(range(middle, middle + 1)).column("length")).as_py())
-
     def parts(self) -> Iterator[BlockList]:
         last = len(self._keys) - 1
         for number in range(last + 1):

@@ -75,12 +75,6 @@ class KnownLines:
         """Yield the parts, ascending; touching ones are one."""
         return iter(self._fragments)
 
-    @property
-    def usual_block(self) -> int:
-        """The average size of the blocks of some lines."""
-        lengths = [int(line.split(b"\t")[3]) for each in self for line in (each.first, each.last)]
-        return sum(lengths) // max(1, len(lengths))
-
     def add(self, start: int, data: bytes) -> None:
         """Add complete lines that are not known yet.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain, pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ, list_path
@@ -47,21 +47,14 @@ from catalogue.store.stored_lists import (
 )
 from catalogue.surt import KeyInterval
 
+_BLOCK = 250_000
+"""Bytes of the blocks that have one key."""
 _USUAL_SIZE = 100_000_000
 """Bytes of most lists of Common Crawl."""
 _LINE = 84
 """Bytes of a usual line."""
 _WIDE, _NARROW = 0.005, 0.002
 """Shares of a list: one that may cost more than a search, and one that predictions cannot tell from 0."""
-
-
-class ListFigures(NamedTuple):
-    """What is expected of a list."""
-
-    size: int | None = None
-    """Bytes; None if nothing like it is known."""
-    block: int = 250_000
-    """Bytes of a block, and of some that are read with it."""
 
 
 def predict_like(other: StoredList) -> Predictor:
@@ -79,7 +72,7 @@ def estimate_search(
     intervals: Iterable[KeyInterval],
     unknown: Sequence[KeyInterval],
     predictor: Predictor,
-    figures: ListFigures,
+    list_size: int | None,
     *,
     is_begun: bool,
 ) -> ListSearch:
@@ -89,27 +82,27 @@ def estimate_search(
         intervals: all intervals of a query.
         unknown: those whose lines are not known.
         predictor: what the search uses.
-        figures: what is expected of the list.
+        list_size: bytes of the list, or of one like it; None if neither is known.
         is_begun: an earlier search has read parts of the list.
     """
     by_row_groups = predictor.size is not None
     later = SEARCH_BY_ROW_GROUPS if by_row_groups else NEXT_SEARCH if predictor.rough else PREDICTED_SEARCH
     first = later if is_begun or by_row_groups else START + later
-    size = predictor.size if figures.size is None else figures.size
+    size = predictor.size if list_size is None else list_size
     shares = _shares(unknown, predictor)
     searches = _distant(shares, PROBE / (size or _USUAL_SIZE))
     requests = first.requests + (searches - 1) * later.requests
     received = first.bytes + (searches - 1) * later.bytes
-    if figures.size is not None:
-        pieces = -(-max(0, figures.size - PROBE) // COMPLETE_GAP)  # one request reads all of a piece
+    if list_size is not None:
+        pieces = -(-max(0, list_size - PROBE) // COMPLETE_GAP)  # one request reads all of a piece
         requests = min(requests, 1 + pieces, searches * (1 + pieces.bit_length()))
-        received = min(received, figures.size)
+        received = min(received, list_size)
     listed = sum(int(max(0.0, end - start - _NARROW) * (size or 0)) for start, end in shares)
     reads = _distant(_shares(intervals, predictor), 2 * _LINE / (size or _USUAL_SIZE))
-    blocks = listed // _LINE * figures.block
+    blocks = listed // _LINE * _BLOCK
     return ListSearch(
         requests + reads + blocks // MAX_READ,
-        received + reads * figures.block + listed + blocks,
+        received + reads * _BLOCK + listed + blocks,
         requests,
         received + listed,
         size is None and any(end - start > _WIDE for start, end in shares),
@@ -155,7 +148,8 @@ class BlockLists:
         self._stored: dict[str, None] = {}
         """Crawls whose lists are stored, newest first."""
         self._predictors: dict[str, Predictor] = {}
-        self._figures: dict[str, ListFigures] = {}
+        self._sizes: dict[str, int | None] = {}
+        """Bytes of lists like that of a crawl."""
         self._versions: dict[str, dict[str, FileVersion]] = {}
         """Versions of the files with blocks, by crawl and path."""
         self._unsaved: set[str] = set()
@@ -176,7 +170,7 @@ class BlockLists:
             there = crawls_with_blocks(store) if store else []
             self._stored = dict.fromkeys(newest_first(there))
             self._predictors.clear()
-            self._figures.clear()
+            self._sizes.clear()
             self._lists = {crawl: each for crawl, each in self._lists.items() if isinstance(each, ClusterSearch)}
         return store
 
@@ -216,23 +210,24 @@ class BlockLists:
         around = newest_first([*found, crawl])
         return self.get(found[max(0, around.index(crawl) - 1)]) if found else None
 
-    def figures(self, crawl: str) -> ListFigures:
-        """Return what is expected of a list, by what is known of it or of that of another crawl."""
+    def expected_size(self, crawl: str) -> int | None:
+        """Return the bytes of a list, or of that of another crawl; None if neither is known."""
         store, known = self._update(), self._lists.get(crawl)
         if isinstance(known, ClusterSearch) and known.lines:
-            return ListFigures(known.lines.version.size, known.lines.usual_block)
-        if crawl not in self._figures:
-            self._figures[crawl] = self._of_another(crawl, store) if store else ListFigures()
-        return self._figures[crawl]
+            return known.lines.version.size
+        if crawl not in self._sizes:
+            self._sizes[crawl] = self._size_of_another(crawl, store) if store else None
+        return self._sizes[crawl]
 
-    def _of_another(self, crawl: str, store: Store) -> ListFigures:
+    def _size_of_another(self, crawl: str, store: Store) -> int | None:
+        version: FileVersion | None = None
         with suppress(StoreError):
             like = self._nearest(crawl, [*self._stored, *crawls_with_lines(store)])
-            if isinstance(like, StoredList) and (version := list_version(store, like.crawl)):
-                return ListFigures(version.size, like.usual_block)
-            if isinstance(like, ClusterSearch) and like.lines:
-                return ListFigures(like.lines.version.size, like.lines.usual_block)
-        return ListFigures()
+            if isinstance(like, StoredList):
+                version = list_version(store, like.crawl)
+            elif isinstance(like, ClusterSearch) and like.lines:
+                version = like.lines.version
+        return version.size if version else None
 
     def search(self, crawl: str) -> ClusterSearch:
         """Begin to search an unknown list; thread-safe."""

@@ -157,8 +157,8 @@ class CdxIndex:
         if not unknown:
             return None
         predictor = self._predict = self._lists.predictor(self.crawl)
-        figures = self._lists.figures(self.crawl)
-        return estimate_search(intervals, unknown, predictor, figures, is_begun=known is not None)
+        list_size = self._lists.expected_size(self.crawl)
+        return estimate_search(intervals, unknown, predictor, list_size, is_begun=known is not None)
 
     def _blocks(self, query: ResolvedQuery) -> Iterator[PlannedBlocks]:
         search, intervals = self._lists.get(self.crawl), query.intervals
