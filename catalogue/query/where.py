@@ -231,14 +231,15 @@ def _tree(select: str, connection: duckdb.DuckDBPyConnection) -> Any:  # noqa: A
 
 
 def _check(where: Where, known: pa.Schema, connection: duckdb.DuckDBPyConnection) -> None:
-    """Let DuckDB bind the expression to types, before anything is fetched."""
+    """Let DuckDB bind the expression to types and convert its constants, before anything is fetched."""
     for name in where.columns:
         alike = [other for other in known.names if other.casefold() == name.casefold()]
         if len(alike) > 1:
             different = " and ".join(alike)
             raise QueryError(f"the condition is ambiguous: the columns {different} differ only in letter case")
-    nothing = pa.Table.from_batches([], pa.schema([known.field(name) for name in where.columns]))
-    where_positions(where, nothing, connection)
+    kinds = pa.schema([known.field(name) for name in where.columns])
+    row = pa.table([pa.nulls(1, kind) for kind in kinds.types], schema=kinds)  # without a row, no constant is converted
+    where_positions(where, row, connection)
 
 
 def _columns(node: object) -> Iterator[str]:

@@ -170,6 +170,7 @@ def test_times_are_utc_in_every_time_zone() -> None:
         *(("glob('/etc/*') IS NULL", "Error"), ("getenv('HOME') = 'x'", "Error")),
         *(("query('SELECT 1') IS NULL", "Error"), ("set_config('threads', '1') IS NULL", "Error")),
         *(("nextval('x') = 1", "Error"), ("count(*) > 1", "Error"), ("row_number() OVER () = 1", "Error")),
+        *(("fetch_status = 'many'", "Conversion Error"), ("fetch_time > 'yesterday'", "Conversion Error")),
         *(("no_such_function(url)", "Error"), ("url + 1 = fetch_status + url", "Error")),
     ],
 )
