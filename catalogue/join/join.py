@@ -315,8 +315,8 @@ class _JoinRun:
                 return plan.bytes
             try:
                 part = write_part(self._kind, captures, lookups, self._keys, path)
-            except UNUSABLE:
-                other = self._scope.by_other(each, lookups, sum(of_crawl.price for of_crawl in plan.crawls))
+            except UNUSABLE as error:
+                other = self._scope.by_other(each, lookups, sum(of_crawl.price for of_crawl in plan.crawls), error)
                 if other is None or other.plan.bytes > most:
                     raise
                 part = write_part(self._kind, other, lookups, self._keys, path)

@@ -11,7 +11,7 @@ from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
 from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import NotHarvested, QueryError
+from catalogue.errors import CatalogueError, NotHarvested, QueryError
 from catalogue.find_captures import crawl_indexes, known_columns, run_query
 from catalogue.formatting import plural
 from catalogue.join.joined import CrawlPrice
@@ -85,7 +85,7 @@ class JoinScope:
         subsets = (each.subset,) if each.subset else self.selection.subsets
         return run_query(self._session, query, Selection((each.crawl,), subsets), each.index)
 
-    def by_other(self, each: Slice, lookups: Lookups, price: float) -> Captures | None:
+    def by_other(self, each: Slice, lookups: Lookups, price: float, error: CatalogueError) -> Captures | None:
         """Return the captures of a slice by the other index; None if it is not stored, or costs far more than this."""
         indexes, by_cdx = self._indexes_of(each.crawl), each.index == COLUMNAR
         has_list = indexes.cdx is not None and each.crawl in self._session.block_lists.stored
@@ -93,7 +93,10 @@ class JoinScope:
         if self._index != AUTO or not (has_list if by_cdx else has_footers):
             return None
         captures = self.captures(replace(each, index=CDX if by_cdx else COLUMNAR), lookups)
-        return captures if sum(plan.price for plan in captures.plan.crawls) <= _MUCH_DEARER * price else None
+        if sum(plan.price for plan in captures.plan.crawls) > _MUCH_DEARER * price:
+            return None
+        indexes.refuse(each.crawl, each.index, error)
+        return captures
 
     def way(self, crawl: str, keys: JoinKeys) -> tuple[CrawlPrice, list[Slice]]:
         """Return the lower price of the indexes for a crawl, and its slices.

@@ -238,7 +238,7 @@ def test_failed_slice_leaves_no_rows(
 def test_slices_are_read_by_the_other_index(
     both: Catalogue, oracle: Oracle, crawl: str, whole_mirror: Path, tmp_path: Path, how: str
 ) -> None:
-    texts = texts_of(oracle, 150, seed=9)
+    texts, messages = texts_of(oracle, 150, seed=9), list[str]()
 
     def script(request: Request) -> Fault | None:
         return Fault(Kind.NOT_FOUND) if "/cdx-" in request.path else None
@@ -246,9 +246,13 @@ def test_slices_are_read_by_the_other_index(
     with FaultServer(whole_mirror, script=script) as server:
         moved = replace(both.session.settings, source=server.url, cache_size=0)
         with catalogue.open(both.session.folder, settings=moved) as cat:
+            cat.session.notify = messages.append
             found = run(cat, texts, tmp_path / "out", how, sizes=replace(SMALL, keys=50), crawls=crawl)
     assert {exchange.status for exchange in server.log} == {206, 404}
     assert found.complete
+    assert [message.partition(":")[0] for message in messages] == [
+        f"the CDX index of {crawl} cannot be used, so the columnar index answers"
+    ]
     assert of_result(found) == expected(oracle, texts, how, Match.EXACT)
 
 
