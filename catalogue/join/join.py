@@ -46,7 +46,7 @@ _KEPT = 4
 """Rows of parts in memory, for each row of the input in a file of the result."""
 _WORK, _LOCK = ".join", "lock"
 _LEDGER, _KEYS, _PARTS = "ledger.jsonl", "keys", "parts"
-_OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet(?:\.[0-9]+\.part)?")
+_OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet(?:\.part)?")
 _OTHER_FORMATS = {".csv", ".tsv", ".json", ".jsonl", ".arrow", ".txt"}
 _INVALID = "_invalid.csv"
 """Readers of a folder of Parquet files ignore names with an underscore."""
