@@ -30,15 +30,6 @@ def create(path: Path, *, buffering: int = -1) -> BinaryIO:
     return path.open("x+b", buffering)
 
 
-@contextmanager
-def create_synced(path: Path) -> Iterator[BinaryIO]:
-    """Create such a file, and sync it to disk when it is written."""
-    with create(path) as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def create_folder(folder: Path) -> None:
     """Create a temporary folder of this user alone, replacing what a killed process left there."""
     if folder.is_dir() and not folder.is_symlink():

@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import IO, BinaryIO, TypeAlias
 
-from catalogue.atomic_files import create_folder, create_synced, resume, sync_folder
+from catalogue.atomic_files import create, create_folder, resume, sync_folder
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import QueryError
 from catalogue.output.formats import RecordFormat, sealed_path
@@ -214,7 +214,7 @@ class PayloadWriter:
     def _store(self, pending: tuple[Capture, bytes, str, bytes]) -> None:
         *_, name, payload = pending
         staged = self._staging / Path(name).name
-        with create_synced(staged) as file:
+        with create(staged) as file:
             file.write(payload)
         self._target.put(staged, name)
         staged.unlink(missing_ok=True)
