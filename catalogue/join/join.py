@@ -111,8 +111,6 @@ def join(
             done = run.run(folder, output, agree, math.inf if budget is None else budget)
         if done.complete and is_file:
             (work / _LEDGER).unlink()  # first, so that a part of the rest is not taken for all
-            for path in folder.glob("*.parquet"):
-                path.unlink()
         if done.complete:
             for name in (_KEYS, _PARTS, SPILLED):
                 shutil.rmtree(work / name, ignore_errors=True)
@@ -236,9 +234,7 @@ class _JoinRun:
     def run(self, folder: Path, output: Path, agree: Callable[[JoinEstimate], None] | None, most: float) -> Joined:
         """Do what is left if its cost is agreed to, with at most ``most`` bytes; ``output`` may be ``folder``."""
         is_file, before, next_bytes = output != folder, self._session.spent, 0
-        ledger, parts = self._ledger, self._work / _PARTS if self._kind.collect else folder
-        if not self._kind.collect:
-            ledger.forget_lost(parts)
+        ledger, parts = self._ledger, self._work / _PARTS if is_file or self._kind.collect else folder
         crawls = self._scope.selection.crawls
         is_current = all(ledger.slices(crawl, self._scope.state(crawl)) is not None for crawl in crawls)
         if not (ledger.finished and is_current and ledger.has_result(output.parent if is_file else folder)):
@@ -253,7 +249,7 @@ class _JoinRun:
             for path in _own_files(parts):  # some are of slices that were cut again
                 if path.name not in known:
                     path.unlink()
-            next_bytes = self._read(parts, most, temporary=is_file or bool(self._kind.collect))
+            next_bytes = self._read(parts, most, temporary=parts != folder)
             if self._kind.exact and not (self._kind.collect or self._keys.are_keys):
                 self._prefer_exact(parts)
             rows = self._write(folder, output)
@@ -344,7 +340,7 @@ class _JoinRun:
                 path = output if is_file else folder / "nothing.parquet"
                 write_nothing(self._kind, self._scope.schema, self._keys, path)
             elif is_file:
-                write_tables(rows_of(files_in_order(folder)), output)
+                write_tables(rows_of(files_in_order(self._work / _PARTS)), output)
             return rows
         rows, names = 0, set[str]()
         kept = sum(part.rows for part in self._ledger.parts.values())
