@@ -139,13 +139,6 @@ def _open_locked(path: Path, locked: ExitStack) -> BinaryIO | None:
     return None
 
 
-def append(file: BinaryIO, line: bytes) -> None:
-    """Write a line and sync it to disk."""
-    file.write(line)
-    file.flush()
-    os.fsync(file.fileno())
-
-
 def put_in_place(new: Path, path: Path) -> None:
     sync(new)
     new.replace(path)
