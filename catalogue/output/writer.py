@@ -173,7 +173,6 @@ class PayloadWriter:
     """A folder of payload files and their index, which lists a payload after it has its final name."""
 
     def __init__(self, target: Target, name: str, format_: RecordFormat, ledger: Ledger) -> None:
-        self.format = format_
         self._target = target.subfolder(name)
         self._folder = name
         self._index = PartWriter(self._target, INDEX, format_, ledger)
