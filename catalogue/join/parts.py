@@ -145,7 +145,7 @@ def result_of(
     assert kind.result and kind.collect  # noqa: S101, PT018 - an inner join needs none
     nothing = pa.Table.from_batches([], schema.insert(0, pa.field(NUMBER, pa.int64())))
     (kept,) = _collected(kind.collect, (_within(part, span) for part in parts)) or [kind.collect(nothing)]
-    found = kind.result(kept, keys.rows_between(*span), unread)
+    found = kind.result(kept, keys.rows_of(np.arange(span[0], span[1] + 1)), unread)
     found = with_exact(found, keys) if kind.exact else found
     return latest_of_rows(found) if kind.exact and not keys.are_keys else found
 
