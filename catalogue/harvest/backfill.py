@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from catalogue.commoncrawl.crawls import CrawlWords
-from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, StoreLocked
+from catalogue.errors import OF_ONE_FILE, FormatError, SourceError, StoreLocked
 from catalogue.formatting import ReprMixin, plural, several
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
@@ -127,9 +127,7 @@ class Backfill(ReprMixin):
         for plan in plans:
             try:
                 yield read_bounds(plan, self.session.source, self.session.request_threads)
-            except (Blocked, SourceUnavailable):
-                raise
-            except (SourceError, FormatError) as error:
+            except OF_ONE_FILE as error:
                 yield error
 
     def cost(self, gaps: FileMetadata) -> tuple[int, int]:
@@ -181,9 +179,7 @@ class _Filling:
                     return
             try:
                 plan = self._backfill.prepare(gaps)
-            except (Blocked, SourceUnavailable):
-                raise
-            except (SourceError, FormatError) as error:
+            except OF_ONE_FILE as error:
                 self._note(gaps, error)
                 continue
             self._planned.append((gaps, size))

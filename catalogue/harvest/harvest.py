@@ -12,14 +12,7 @@ from dataclasses import dataclass, field
 from catalogue.commoncrawl.crawls import CDX, COLUMNAR, has_columnar_index, no_columnar_index, suggest_crawl
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, parse_path_list
 from catalogue.commoncrawl.manifests import IndexFile, is_manifest_path, manifest_path, parse_manifest
-from catalogue.errors import (
-    Blocked,
-    FormatError,
-    NotFound,
-    SourceError,
-    SourceUnavailable,
-    UnknownCrawl,
-)
+from catalogue.errors import OF_ONE_FILE, NotFound, SourceUnavailable, UnknownCrawl
 from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_ranges
 from catalogue.parquet.footer import decode_footer
@@ -175,9 +168,7 @@ class _Run:
     def _add(self, path: str, future: "Future[FetchedFile]") -> None:
         try:
             result = future.result()
-        except (Blocked, SourceUnavailable):
-            raise
-        except (SourceError, FormatError) as error:
+        except OF_ONE_FILE as error:
             self._outcome.failures[path] = str(error)
             self._outcome.progress.failed += 1
             self._failures.append((path, marker(f"{type(error).__name__}: {error}")))

@@ -120,14 +120,8 @@ def update_tables(
 ) -> None:
     from catalogue.tables import update_tables as tables
 
-    tables.update_tables(
-        session.data / TABLES_FOLDER,
-        session.store,
-        session.dataset,
-        decoded=decoded,
-        values=values,
-        notify=session.notify,
-    )
+    folder, notify = session.data / TABLES_FOLDER, session.notify
+    tables.update_tables(folder, session.store, session.dataset, decoded=decoded, values=values, notify=notify)
 
 
 def _update_database(

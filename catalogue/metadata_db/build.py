@@ -192,7 +192,8 @@ class Build:
         DuckDB reads them from temporary files without pandas. Each has about ``_PART`` bytes, as the lists of thousands
         of rows are expanded at once.
         """
-        path, sql, lines = self._folder / "rows.json", statement(name, self._dataset), map(_json_line, rows)
+        path, sql = self._folder / "rows.json", statement(name, self._dataset)
+        lines = (json.dumps(row).encode() + b"\n" for row in rows)
         while line := next(lines, b""):
             longest = written = 0
             with create(path, buffering=_BUFFER) as file:
@@ -204,10 +205,6 @@ class Build:
             options = f"format = 'newline_delimited', maximum_object_size = {max(longest, _BUFFER)}, {_PLAIN}"
             self._db.execute(sql.replace("$rows", f"{file_literal(path)}, {options}"))
             path.unlink()
-
-
-def _json_line(row: dict[str, Any]) -> bytes:
-    return json.dumps(row).encode() + b"\n"
 
 
 def _schema_row(digest: str, schema: str) -> dict[str, Any]:
