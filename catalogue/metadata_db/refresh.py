@@ -75,7 +75,7 @@ def refresh(
     waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
     lock = exclusive_lock(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
     making = temporary_folder(path.with_name(f"{path.name}.new"))
-    with _disk_errors(path), lock, making as folder, _one_thread() as db:
+    with _disk_errors(path), lock, making as folder, lent() as db:
         building = folder / path.name
         with _unwritten(db, path, ignored=rebuild) as shown:
             if not requested and _shows(shown, _meta_of(store), indexes=True):  # another process has just done it
@@ -83,6 +83,7 @@ def refresh(
             is_new = shown.get("layout") != _layout()
             if not is_new:
                 shutil.copyfile(path, building)
+        db.execute("SET threads = 1")  # which is faster here than several
         # What other processes write after this is shown by the next update.
         crawls = StoredCrawls(path.with_name(TABLES_FOLDER), store, table, indexes=True)
         made_from = _meta_of(store) | {"store": crawls.tables.store, "indexes": crawls.tables.indexes}
@@ -93,14 +94,6 @@ def refresh(
             log_of(path).unlink(missing_ok=True)
             put_in_place(building, path)
             path.with_suffix(".bounds").unlink(missing_ok=True)  # earlier versions wrote it
-
-
-@contextmanager
-def _one_thread() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a database with one thread, which is faster here than several."""
-    with lent() as db:
-        db.execute("SET threads = 1")
-        yield db
         db.execute("RESET threads")
 
 
