@@ -133,14 +133,11 @@ def _building(db: duckdb.DuckDBPyConnection, path: Path, *, is_new: bool) -> Ite
 
 def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
     """Return whether the database shows everything that is stored; ``indexes``: page indexes, too."""
-    return _shows(_meta(path), _meta_of(store), indexes=indexes)
-
-
-def _meta(path: Path) -> dict[str, str]:
+    shown: dict[str, str] = {}
     if path.exists():
         with suppress(duckdb.Error), reading(path) as connection:
-            return _read_meta(path, connection)
-    return {}
+            shown = _read_meta(path, connection)
+    return _shows(shown, _meta_of(store), indexes=indexes)
 
 
 def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection, name: str = "catalogue") -> dict[str, str]:
