@@ -134,28 +134,25 @@ class Backfill(ReprMixin):
         """Return the requests and bytes of one file, if its page indexes are valid."""
         indexes = self._index(gaps).key_indexes()
         indexed = {part.row_group for request in indexes for part in request.parts}
-        plan = self._plan(self._index(gaps, {*gaps.ordinals} - indexed))
+        plan = self._plan(self._index(gaps.among({*gaps.ordinals} - indexed)))
         return len(indexes) + plan.requests, sum(len(request.range) for request in indexes) + plan.bytes
 
     def prepare(self, gaps: FileMetadata) -> ReadPlan:
         """Return what to read of a file, after fetching its page indexes."""
         index = self._index(gaps)
-        plan = self._plan(index)
         if indexes := index.key_indexes():
             index.fetch_indexes(indexes, must_store=True)
-            plan = self._plan(index)
-        planned = (group for file in plan.files for group in file.row_groups)
-        return self._plan(self._index(gaps, {group.ordinal for group in planned if group.key_index is None}))
+        planned = (group for file in self._plan(index).files for group in file.row_groups)
+        return self._plan(self._index(gaps.among({each.ordinal for each in planned if each.key_index is None})))
 
     def _plan(self, index: ColumnarIndex) -> ReadPlan:
         dataset = self.session.dataset
         everything = ResolvedQuery(ALL_KEYS, ("*",), columns=(dataset.key,), any_order=True, table=dataset)
         return ReadPlan.of(everything, self.session.cost(), [index.plan(everything)])
 
-    def _index(self, gaps: FileMetadata, row_groups: Iterable[int] | None = None) -> ColumnarIndex:
+    def _index(self, gaps: FileMetadata) -> ColumnarIndex:
         session = self.session
-        some = gaps if row_groups is None else gaps.among({*row_groups})
-        scope = Scope(gaps.file.crawl, (some,), len(some.ordinals))
+        scope = Scope(gaps.file.crawl, (gaps,), len(gaps.ordinals))
         return ColumnarIndex(scope, session.page_indexes, lambda: session.source, session.cost())
 
 
