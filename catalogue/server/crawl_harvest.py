@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, RLock
 
 from catalogue.commoncrawl.crawls import closest_crawl, has_columnar_index, newest_first
 from catalogue.commoncrawl.manifests import Crawl
@@ -87,7 +87,7 @@ class OnDemandHarvester:
         self._notify = notify
         self._values = values
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="harvest")
-        self._lock = Lock()
+        self._lock = RLock()
         self._harvests: dict[str, _Harvest] = {}
         self._spent = (0, 0)
         """Requests and bytes of harvests that have ended."""
@@ -125,11 +125,8 @@ class OnDemandHarvester:
     def spent(self) -> tuple[int, int]:
         """Requests and bytes."""
         with self._lock:
-            return self._total()
-
-    def _total(self) -> tuple[int, int]:
-        requests, received = self._running.spent if self._running else (0, 0)
-        return self._spent[0] + requests, self._spent[1] + received
+            requests, received = self._running.spent if self._running else (0, 0)
+            return self._spent[0] + requests, self._spent[1] + received
 
     def close(self) -> None:
         """Cancel harvests and wait for the running one; committed files remain stored."""
@@ -160,7 +157,7 @@ class OnDemandHarvester:
                     outcomes = harvest_crawls(session, crawl, subsets="all", values=self._values, report=report)
                 finally:
                     with self._lock:
-                        self._spent, self._running = self._total(), None
+                        self._spent, self._running = self.spent, None
             messages = [outcome.summary for outcome in outcomes]
             if any(each.fetched for each in outcomes) and not any(each.failures for each in outcomes):
                 with self._lock:  # if files are missing later, another process has deleted them

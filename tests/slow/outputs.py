@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from catalogue.harvest.snapshot import MANIFEST, unpack_manifest
+from catalogue.harvest.snapshot import MANIFEST, read_entries, unpack_manifest
 from catalogue.store.stored_file import decode
 
 Items = Mapping[str, object]
@@ -77,7 +77,7 @@ def snapshot(folder: Path) -> Items:
     files = unpack_manifest((place / MANIFEST).read_bytes(), str(place)).values()
     for file in files:
         assert hashlib.sha256((place / file.name).read_bytes()).hexdigest() == file.sha256, file.name
-    return {file.crawl: file.footers for file in files}
+    return {file.crawl: len([*read_entries(place / file.name)]) for file in files}
 
 
 def stored(path: Path) -> dict[Any, Any]:
