@@ -196,7 +196,7 @@ def select(session: Session, query: "Query") -> Selection:
 
     Raises:
         NotHarvested: if stored crawls are selected, and nothing is stored.
-        UnknownCrawl: if a crawl does not exist.
+        UnknownCrawl: if a name is invalid, or no crawl is selected.
         SourceError: if the list of crawls is needed, and neither stored nor reachable.
     """
     if session.dataset != COMMON_CRAWL:
@@ -254,7 +254,7 @@ def _select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tupl
         listed = [crawl.id for crawl in found.crawls]
         missing = () if found.complete or not found.warning else (found.warning,)
     for crawl in names:
-        _check_name(session, crawl, listed)
+        check_crawl_name(crawl, listed)
     return select_crawls(parsed, sorted({*listed, *names})), missing
 
 
@@ -302,7 +302,10 @@ def _nothing_stored(session: Session, what: str, advice: str) -> NothingStored:
 
 
 def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: Sequence[str] = ()) -> NotHarvested:
+    """Return the error that footers are not stored; raise UnknownCrawl for a name of no crawl."""
     dataset, (crawl, *others) = session.dataset, crawls
+    for each in crawls if dataset == COMMON_CRAWL else ():
+        _check_name(session, each, known_crawls(session))
     if dataset == COMMON_CRAWL and not has_columnar_index(crawl):
         return NotHarvested(no_columnar_index(crawl), crawl=crawl)
     what = f"{crawl} is not harvested yet"
@@ -336,7 +339,6 @@ def select_stored(
     named = [*plain_names(parsed), *(select_listed(session, "latest") if "latest" in parsed else ())]
     for crawl in named:
         if crawl not in stored:
-            _check_name(session, crawl, known_crawls(session))
             raise not_stored(session, [crawl], 1, subsets)
     if not stored:
         raise _nothing_stored(session, "no footers are stored", "")
