@@ -255,7 +255,8 @@ def _select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tupl
         missing = () if found.complete or not found.warning else (found.warning,)
     for crawl in names:
         check_crawl_name(crawl, listed)
-    return select_crawls(parsed, sorted({*listed, *names})), missing
+    others = [word for word in parsed if word not in names]
+    return newest_first([*names, *(select_crawls(others, listed) if others else ())]), missing
 
 
 def with_stored(session: Session, words: Iterable[str]) -> list[str]:
