@@ -305,10 +305,12 @@ def _nothing_stored(session: Session, what: str, advice: str) -> NothingStored:
 def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: Sequence[str] = ()) -> NotHarvested:
     """Return the error that footers are not stored; raise UnknownCrawl for a name of no crawl."""
     dataset, (crawl, *others) = session.dataset, crawls
-    for each in crawls if dataset == COMMON_CRAWL else ():
-        _check_name(session, each, known_crawls(session))
-    if dataset == COMMON_CRAWL and not has_columnar_index(crawl):
-        return NotHarvested(no_columnar_index(crawl), crawl=crawl)
+    if dataset == COMMON_CRAWL:
+        listed = known_crawls(session)
+        for each in crawls:
+            _check_name(session, each, listed)
+        if not has_columnar_index(crawl):
+            return NotHarvested(no_columnar_index(crawl), crawl=crawl)
     what = f"{crawl} is not harvested yet"
     if others:
         what = f"{len(crawls):,} of {plural(selected, 'crawl')} are not harvested yet"
