@@ -46,9 +46,10 @@ class KnownCrawls:
         """Return crawls by name, newest first; only stored ones if the source does not answer."""
         with self._lock:
             if time.monotonic() >= self._valid_until:
-                self._listed = []
+                listed: list[Crawl] = []
                 with suppress(SourceError, FormatError):
-                    self._listed = crawl_list(session).crawls
+                    listed = crawl_list(session).crawls
+                self._listed = listed
                 self._valid_until = time.monotonic() + _LIST_SECONDS
             listed = self._listed
         stored = {*crawl_names(session), *session.block_lists.stored}
@@ -59,7 +60,8 @@ class KnownCrawls:
         """Return a crawl; ``latest`` is the newest listed one."""
         crawls = self.get(session)
         if name == "latest":
-            name = next(filter(has_columnar_index, crawls), name)
+            listed = [each.id for each in self._listed]
+            name = next(filter(has_columnar_index, listed or crawls), name)
         if name not in crawls:
             like = closest_crawl(name, crawls)
             hint = f"did you mean {like}? " if like in {*crawls, "latest"} - {name} else ""

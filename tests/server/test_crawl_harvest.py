@@ -15,6 +15,7 @@ import pytest
 import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import SUBSETS
+from catalogue.commoncrawl.manifests import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.errors import Busy
 from catalogue.server.crawl_harvest import OnDemandHarvester
@@ -106,6 +107,16 @@ def test_what_is_stored_changes_no_answer(
     assert any(status == 200 for status, _ in answers["nothing"])
     for name in STORED:
         assert answers[name] == answers["nothing"], name
+
+
+def test_stored_crawls_that_are_not_listed_are_not_the_latest(settings: Settings, crawl: str, tmp_path: Path) -> None:
+    source = copytree(settings.source, tmp_path / "source")
+    (source / COLLINFO).write_bytes(b'[{"id": "CC-MAIN-2013-20"}]')
+    settings = replace(settings, source=str(source))
+    harvested_in_part(tmp_path / "data", settings, crawl, "all")
+    with serving(tmp_path / "data", settings) as address:
+        assert get(address, f"/{crawl}-index?url=example.com/*").status == 200
+        assert "CC-MAIN-2013-20" in get(address, "/latest-index?url=example.com/*").json["message"]
 
 
 @in_soak
