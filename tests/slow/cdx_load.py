@@ -24,8 +24,7 @@ from benchmarks.clients.ask_cdx import Connection
 from benchmarks.processes import Served, serving
 from tests.support.cdx_oracle import read_captures
 from tests.support.cdx_questions import Question, Questions, SiteOracle
-from tests.support.synthetic_crawl import write_synthetic_crawl
-from tests.support.synthetic_rows import CRAWL
+from tests.support.synthetic_crawl import CRAWL, write_synthetic_crawl
 
 ROWS = 200_000
 _CLIENTS = 100

@@ -15,8 +15,7 @@ from catalogue.surt import exact_interval, url_surtkey
 from tests.slow import both_indexes, ends, mutations, parsers, traffic
 from tests.support.amounts import in_soak
 from tests.support.sources import TEMPORARY
-from tests.support.synthetic_crawl import SyntheticCrawl, write_synthetic_crawl
-from tests.support.synthetic_rows import CRAWL, FREQUENT_URL, TRAPS
+from tests.support.synthetic_crawl import CRAWL, FREQUENT_URL, TRAPS, SyntheticCrawl, write_synthetic_crawl
 
 ROWS = 20_000
 """Of the synthetic crawl."""
