@@ -157,7 +157,8 @@ class RandomQuery:
         if any(self.words.get(name) for name in _DECIDING):
             return None
         names = [name for name in dict.fromkeys([*self.words["columns"], "subset"]) if name != "crawl"]
-        others = sorted({*names} - {"subset", "url_surtkey"}, key=lambda name: (name != "fetch_time", names.index(name)))
+        others = [name for name in names if name not in {"subset", "url_surtkey"}]
+        others.sort(key=lambda name: name != "fetch_time")
         order = [(name, "ascending") for name in ("url_surtkey", *others)]
         rows = _known(self.rows)
         found = pa.concat_tables(rows.filter(pc.equal(rows["subset"], each)).sort_by(order) for each in SUBSETS)
