@@ -76,16 +76,17 @@ class _Steps:
         patterns = [random.choice(_OLD_URLS), f"{random.choice(HOSTS)}{random.choice(PATHS)}*"]
         patterns += [f"*.{random.choice(HOSTS[:6])}"]
         queries = [self._query(random, "all"), *(self._query(random, random.choice(self._crawls)) for _ in range(3))]
-        return [
+        steps: list[Step] = [
             lambda: self._harvest(crawls[0]),
             lambda: self._harvest(crawls[1]),
             lambda: self._pull(crawls[2]),
             lambda: self._ask(queries),
             lambda: self._backfill(crawls[0]),
             lambda: self._ask_old_index(patterns),
-            *[lambda: self._read_records(archived)] * 5,  # many requests at little cost
-            *[lambda: self._fetch(archived)] * 3,
         ]
+        random.shuffle(steps)
+        # Many requests at little cost; last, so that a short run has the others, too.
+        return [*steps, *[lambda: self._read_records(archived)] * 5, *[lambda: self._fetch(archived)] * 3]
 
     def _open(self, data: Path | None = None, rate: float | None = None) -> Catalogue:
         """Open a catalogue whose requests cost nothing, so that nothing is read only to save one."""
@@ -224,7 +225,6 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
         while requests < count:
             chosen = steps.choose(random)
             plain: dict[Step, tuple[object, int]] = {}
-            random.shuffle(chosen)
             until = min(count, requests + _POOL)
             for number in counting():
                 if requests >= until:
