@@ -236,7 +236,6 @@ def test_incomplete_answers_are_not_cached(hostile: str, tmp_path: Path) -> None
 OURS = {"access-control-allow-origin": "*", "x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
 
 
-@in_part(4)
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_archived_headers_have_no_effect(hostile: str, name: str) -> None:
     answer = page(hostile, name)
