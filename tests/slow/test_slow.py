@@ -68,7 +68,7 @@ def crawl(tmp_path_factory: pytest.TempPathFactory) -> SyntheticCrawl:
 
 
 def test_both_indexes_return_the_same_rows_in_order(crawl: SyntheticCrawl, tmp_path: Path) -> None:
-    compared = both_indexes.compare_queries(6, 11, tmp_path, crawl)
+    compared = both_indexes.compare_queries(6, 27, tmp_path, crawl)
     assert compared["rows"] > 500
     assert compared["empty"] < 3
     assert compared["known"] > 2
