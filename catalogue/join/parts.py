@@ -164,13 +164,15 @@ def write_tables(
 ) -> int:
     """Write a Parquet file and return its rows; without tables, no file."""
     rest = iter(tables)
-    if (first := next(rest, None)) is None:
+    if (table := next(rest, None)) is None:
         return 0
     rows, options = 0, _TEMPORARY if temporary else _PACKED
-    with whole_file(path) as file, pq.ParquetWriter(file, first.schema, **options) as writer:
-        for table in chain([first], rest):
+    with whole_file(path) as file, pq.ParquetWriter(file, table.schema, **options) as writer:
+        while table is not None:
             writer.write_table(table, row_group_size)
             rows += len(table)
+            del table  # before the next one takes memory
+            table = next(rest, None)
     return rows
 
 
