@@ -5,7 +5,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from pathlib import Path
 from shutil import copytree
 
@@ -16,9 +15,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue, Match
-from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.commoncrawl.schema import SCHEMA
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
 from tests.support.amounts import EXAMPLES, in_part, in_soak
@@ -169,23 +166,6 @@ def test_explicit_matches_equal_full_scans(harvested: Catalogue, scan: Scan, mat
         assert rows_of(harvested.captures(text, match=match, columns=IDENTITY, subsets="all").to_arrow()) == expected
 
 
-@in_part(3)
-@pytest.mark.parametrize("subset", ["warc", "crawldiagnostics", "robotstxt"])
-def test_single_crawls_and_subsets_equal_full_scans(
-    harvested: Catalogue, all_rows: pa.Table, scan: Scan, subset: str
-) -> None:
-    crawls = sorted(set(pc.unique(all_rows.filter(pc.field("subset") == subset).column("crawl")).to_pylist()))
-    assert crawls
-    columns = [*LEAST, "fetch_time"]
-    for number, crawl in enumerate(crawls):
-        here = (pc.field("crawl") == crawl) & (pc.field("subset") == subset)
-        # A crawl meets half of the kinds of patterns, and the next one the others.
-        for text in islice(random_patterns(all_rows.filter(here), 11, seed=number), number % 2, None, 2):
-            expected = rows_of(scan([parse_pattern(text)], columns=columns).filter(here), columns)
-            found = harvested.captures(text, crawls=crawl, subsets=subset, columns=columns)
-            assert rows_of(found.to_arrow(), columns) == expected, text
-
-
 def test_returns_every_column_of_every_era(harvested: Catalogue, all_rows: pa.Table, scan: Scan) -> None:
     """All columns have values here that have any."""
     found = harvested.captures(SOME, columns=SCHEMA.names, subsets="all").to_arrow()
@@ -251,26 +231,6 @@ def test_times_equal_full_scans(harvested: Catalogue, all_rows: pa.Table) -> Non
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     inside = (pc.field("fetch_time") >= start) & (pc.field("fetch_time") < start + timedelta(days=1))
     assert whole_day.num_rows == all_rows.filter(inside).num_rows > 0
-
-
-def test_limit_returns_the_first_rows(harvested: Catalogue) -> None:
-    found = harvested.captures("*.example.com", columns=IDENTITY, subsets="all")
-    whole = found.to_arrow()
-    assert found.to_arrow() == whole
-    for limit in (0, 1, 7, whole.num_rows, whole.num_rows + 5):
-        some = harvested.captures("*.example.com", columns=IDENTITY, limit=limit, subsets="all")
-        assert some.to_arrow() == whole.slice(0, limit)
-        assert not some.plan.exact
-
-
-def test_the_newest_crawl_comes_first_and_in_it_warc(harvested: Catalogue) -> None:
-    whole = harvested.captures("*.example.com", columns=["fetch_status"], subsets="all").to_arrow()
-    newest = newest_first(whole.column("crawl").to_pylist())
-    found = list(zip(*(whole.column(name).to_pylist() for name in ("crawl", "subset")), strict=True))
-    assert found == sorted(found, key=lambda part: (newest.index(part[0]), SUBSETS.index(part[1])))
-    assert {subset for _, subset in found} >= {"warc", "crawldiagnostics"}
-    few = harvested.captures("*", columns=["fetch_status"], limit=9, subsets="all").to_arrow().to_pylist()
-    assert {(row["subset"], row["crawl"]) for row in few} == {("warc", stored_crawls(harvested.session)[0])}
 
 
 def test_orders_by_key_time_and_crawl(harvested: Catalogue) -> None:

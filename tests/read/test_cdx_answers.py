@@ -17,10 +17,8 @@ from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.lines import COLUMNS, lines_of
-from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import BadCdx, FileChanged, NotFound, NotHarvested, QueryError
 from catalogue.settings import Settings
-from tests.read.test_answers import in_order
 from tests.support.amounts import in_part, in_soak
 from tests.support.cdx_indexes import CdxIndex, make_index
 from tests.support.commands import Command
@@ -31,13 +29,8 @@ READ = [*COLUMNS, "crawl", "subset"]
 
 
 @pytest.fixture(scope="module")
-def crawls(columnar: Catalogue) -> tuple[str, ...]:
-    return columnar.session.metadata().crawls
-
-
-@pytest.fixture(scope="module")
-def newest(crawls: tuple[str, ...]) -> str:
-    return newest_first(crawls)[0]
+def newest(crawls: list[str]) -> str:
+    return crawls[0]
 
 
 @pytest.fixture
@@ -57,11 +50,6 @@ def write_index(folder: Path, index: CdxIndex) -> None:
         (folder / path).write_bytes(data)
 
 
-def comparable(table: pa.Table) -> pa.Table:
-    """Rows in some order."""
-    return in_order(table, table.schema.names)
-
-
 @in_part(3)
 @pytest.mark.parametrize(
     "conditions",
@@ -73,29 +61,18 @@ def comparable(table: pa.Table) -> pa.Table:
     ],
     ids=" ".join,
 )
-def test_conditions_hold_in_both_indexes(
-    columnar: Catalogue, crawls: tuple[str, ...], conditions: dict[str, Any]
-) -> None:
+def test_conditions_hold_in_both_indexes(columnar: Catalogue, crawls: list[str], conditions: dict[str, Any]) -> None:
     patterns = ["*.example.com"]
     if "exact_url" in conditions:
         urls = columnar.captures("*.example.com", columns=["url"], subsets="all").to_arrow().column("url").to_pylist()
         patterns = random.Random(4).sample(sorted({url for url in urls if "*" not in url}), 20)
     columns = ["url_surtkey"] if "unique" in conditions else ["url_surtkey", "fetch_time", "fetch_status"]
     one, other = (
-        columnar.captures(patterns, crawls=[*crawls], columns=columns, index=index, **conditions).to_arrow()
+        columnar.captures(patterns, crawls=crawls, columns=columns, index=index, **conditions).to_arrow()
         for index in ("columnar", "cdx")
     )
     assert other.equals(one)
     assert other.num_rows
-
-
-def test_order_of_subsets_does_not_depend_on_the_order_in_the_query(columnar: Catalogue, newest: str) -> None:
-    subsets = ["robotstxt", "crawldiagnostics", "warc"]
-    for index in ("columnar", "cdx"):
-        rows = columnar.captures("*.com", crawls=newest, subsets=subsets, columns=["url_surtkey"], index=index)
-        found = rows.to_arrow().column("subset").to_pylist()
-        assert found == sorted(found, key=SUBSETS.index)
-        assert len({*found}) > 1
 
 
 def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_path: Path) -> None:
@@ -140,7 +117,7 @@ def test_many_urls_read_each_block_once(columnar: Catalogue, newest: str) -> Non
     urls = random.Random(6).sample(sorted({url for url in rows if "*" not in url}), 300)
     words: dict[str, Any] = {"crawls": newest, "columns": READ, "subsets": "all"}
     one, other = (columnar.captures(urls, **words, index=index) for index in ("columnar", "cdx"))
-    assert comparable(other.to_arrow()).equals(comparable(one.to_arrow()))
+    assert other.to_arrow().equals(one.to_arrow())
     read = [(read.path, read.range) for planned in other.plan.blocks for read in planned.reads]
     ends: dict[str, int] = {}
     for path, extent in read:
@@ -217,18 +194,6 @@ def test_cost_of_blocks_is_checked_after_the_search(small_mirror: Path, newest: 
             assert f"this takes {plan['requests']} requests" in ran.err
             assert not server.log
         assert asks(*words, "--max-bytes", str(max(estimate["bytes"], exact["bytes"]))).status == 0
-
-
-def test_searches_once_in_a_session(small_mirror: Path, newest: str, tmp_path: Path) -> None:
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat:
-        found = cat.captures("example.com/", crawls=newest, index="cdx", subsets="all")
-        assert found.plan.searched
-        rows = found.to_arrow()
-        before = cat.session.requests
-        again = cat.captures("example.com/", crawls=newest, index="cdx", subsets="all")
-        assert again.plan.exact
-        assert again.to_arrow() == rows
-        assert cat.session.requests - before == again.plan.requests
 
 
 def changed(path: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:

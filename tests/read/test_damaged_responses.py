@@ -11,7 +11,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.crawls import KEY_COLUMN, newest_first
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import FormatError
 from catalogue.session import Session
 from catalogue.settings import Settings
@@ -39,8 +39,8 @@ class Damage:
 
 
 @pytest.fixture(scope="module")
-def crawl(columnar: Catalogue) -> str:
-    return newest_first(columnar.session.metadata().crawls)[0]
+def crawl(crawls: list[str]) -> str:
+    return crawls[0]
 
 
 @pytest.fixture
