@@ -193,15 +193,6 @@ def test_null_columns_take_the_type_of_other_files(tmp_path: Path) -> None:
             assert cat.captures("*", where=where).count() == count, where
 
 
-def test_leaves_out_nested_columns(tmp_path: Path) -> None:
-    types_of(tmp_path / "source", "a", many=pa.array([[1], [2, 3]]), one=pa.array([1, 2]))
-    types_of(tmp_path / "source", "b", **{"many.more": pa.array([5, 6])})
-    with harvested(tmp_path, "t/a", "t/b") as cat:
-        found = cat.captures("*").to_arrow()
-        assert found.schema.names == ["k", "one", "many.more"]
-        assert found.column("many.more").to_pylist() == [None, None, 5, 6]
-
-
 def test_rejects_filters_on_columns_that_differ_in_case(tmp_path: Path) -> None:
     types_of(tmp_path / "source", "a", Status=pa.array([200, 404]))
     types_of(tmp_path / "source", "b", status=pa.array([200, 404]))
@@ -273,12 +264,3 @@ def test_file_columns_and_path_columns_may_share_names(tmp_path: Path) -> None:
         cat.harvest()
         assert cat.captures("*").to_arrow().to_pydict() == {"crawl": ["p", "q"], "n": [1, 2]}
         assert cat.captures("*").count() == 2
-
-
-def test_rejects_binary_keys(tmp_path: Path) -> None:
-    (tmp_path / "source").mkdir()
-    pq.write_table(pa.table({"k": pa.array([b"\xff", b"a"])}), tmp_path / "source" / "f")
-    with opened(tmp_path / "data", tmp_path / "source", "t") as cat:
-        cat.define("k", paths=["f"])
-        (reason,) = cat.harvest()[0].failures.values()
-        assert "holds binary and not text" in reason
