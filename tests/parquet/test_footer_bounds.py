@@ -172,9 +172,11 @@ def test_ignores_times_outside_the_calendar(first: int, last: int, *, known: boo
     assert decoded(footer).row_groups[0].chunks["fetch_time"].milliseconds == ((first, last) if known else None)
 
 
-def test_chunks_without_statistics() -> None:
+@pytest.mark.parametrize("instead", [{}, {12: (I32, 5)}], ids=["nothing", "a number"])
+def test_chunks_without_statistics(instead: Struct) -> None:
     footer = made(small_file())
     del footer.meta(0, KEY)[12]
+    footer.meta(0, KEY).update(instead)
     chunk = decoded(footer).row_groups[0].chunks[KEY_COLUMN]
     assert (chunk.bounds, chunk.null_count) == (None, None)
 
