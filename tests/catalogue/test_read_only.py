@@ -168,9 +168,6 @@ def test_serves_from_a_read_only_folder(shut: Path, settings: Settings, crawl: s
         )
 
 
-# ---- the store ----
-
-
 def test_reads_a_leftover_log(tmp_path: Path) -> None:
     path, folder = tmp_path / "footers.sqlite", tmp_path / "left"
     folder.mkdir()

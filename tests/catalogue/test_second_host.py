@@ -144,9 +144,6 @@ def test_host_breaks_in_the_middle_of_a_question(
             assert requests - other.redirecting.requests <= least["cdx"] + 2
 
 
-# ---- what is stored ----
-
-
 def command(folder: Path, server: FaultServer, other: SecondHost, source: str = "first,second") -> Command:
     """Return the command line of a user whose ``config.toml`` has both hosts."""
     config = folder / ".config/catalogue/config.toml"

@@ -53,15 +53,9 @@ def check_file(data: bytes) -> int:
     return checked
 
 
-# Whole chunks
-
-
 @pytest.mark.parametrize("version", ["1.0", "2.4", "2.6"])
 def test_versions_of_the_format(wide: pa.Table, version: str) -> None:
     assert check_file(write(wide, version=version, compression="gzip")) == wide.num_columns
-
-
-# Some pages of a chunk
 
 
 def located(data: bytes, chunk: ColumnChunk, num_rows: int) -> OffsetIndex:

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import copytree, rmtree
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,8 @@ from catalogue.cdx.lines import COLUMNS, lines_of
 from catalogue.errors import BadCdx, FileChanged, NotFound, NotHarvested, QueryError
 from catalogue.settings import Settings
 from tests.support.amounts import in_part, in_soak
-from tests.support.cdx_indexes import CdxIndex, make_index
+from tests.support.block_lists import CRAWL, write_list
+from tests.support.cdx_indexes import make_index, read_index, replace_index
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.faults import Fault, FaultServer, Kind, Request
@@ -36,18 +36,8 @@ def newest(crawls: list[str]) -> str:
 @pytest.fixture
 def small_mirror(whole_mirror: Path, newest: str, tmp_path: Path) -> Path:
     """A copy of the CDX index of the newest crawl."""
-    folder = tmp_path / "mirror"
-    copytree(whole_mirror / index_folder(newest), folder / index_folder(newest))
-    (folder / shards_path(newest)).parent.mkdir(parents=True)
-    (folder / shards_path(newest)).write_bytes((whole_mirror / shards_path(newest)).read_bytes())
-    return folder
-
-
-def write_index(folder: Path, index: CdxIndex) -> None:
-    shards = gzip.compress("\n".join(index.shards).encode())
-    for path, data in (index.files | {shards_path(index.crawl): shards}).items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(data)
+    replace_index(tmp_path / "mirror", read_index(whole_mirror, newest))
+    return tmp_path / "mirror"
 
 
 @in_part(3)
@@ -91,8 +81,7 @@ def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_pa
         )
         crawl_of(folder, rows, crawl=crawl, row_group_size=1)
         (batch,) = rows.to_batches()
-        index = make_index(crawl, lines_of(batch), lines_a_block=1)
-        write_index(folder, index)
+        replace_index(folder, make_index(crawl, lines_of(batch), lines_a_block=1))
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(folder))) as cat:
         for crawl in ("CC-MAIN-2014-10", "CC-MAIN-2022-33"):
             harvest_footers(cat, crawl)
@@ -133,7 +122,7 @@ def test_blocks_are_read_by_several_requests_where_requests_are_not_limited(
     (batch,) = (
         columnar.captures("*.com", crawls=newest, columns=READ, ordered=True, subsets="all").to_arrow().to_batches()
     )
-    write_index(tmp_path / "mirror", make_index(newest, lines_of(batch)))
+    replace_index(tmp_path / "mirror", make_index(newest, lines_of(batch)))
     with FaultServer(tmp_path / "mirror") as server:
         answers, requests = [], []
         for rate in (None, 1000.0):
@@ -241,17 +230,12 @@ def test_damage_is_an_error(small_mirror: Path, newest: str, tmp_path: Path, dam
 
 
 def test_changed_list_is_an_error_once(tmp_path: Path) -> None:
-    crawl, folder = "CC-MAIN-2022-33", tmp_path / "mirror"
     lines = make_list(20_000)
-    shards = 1 + int(lines.splitlines()[-1].split(b"\t")[1][len("cdx-") : len("cdx-00000")])
-    names = "".join(f"{index_folder(crawl)}/cdx-{number:05}.gz\n" for number in range(shards))
-    for path, data in {list_path(crawl): lines, shards_path(crawl): gzip.compress(names.encode())}.items():
-        (folder / path).parent.mkdir(parents=True)
-        (folder / path).write_bytes(data)
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(folder))) as cat:
-        assert cat.captures("nowhere.de/", crawls=crawl, index="cdx", subsets="all").fetch_indexes().exact
-        (folder / list_path(crawl)).write_bytes(lines[: lines.rindex(b"\n", 0, -1) + 1])
-        again = cat.captures("nowhere.br/", crawls=crawl, index="cdx", subsets="all")
+    write_list(tmp_path / "mirror", lines)
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path / "mirror"))) as cat:
+        assert cat.captures("nowhere.de/", crawls=CRAWL, index="cdx", subsets="all").fetch_indexes().exact
+        (tmp_path / "mirror" / list_path(CRAWL)).write_bytes(lines[: lines.rindex(b"\n", 0, -1) + 1])
+        again = cat.captures("nowhere.br/", crawls=CRAWL, index="cdx", subsets="all")
         with pytest.raises(FileChanged):
             again.fetch_indexes()
         assert again.fetch_indexes().exact
@@ -262,10 +246,8 @@ def test_changed_list_is_an_error_once(tmp_path: Path) -> None:
 def test_replaced_index_is_an_error_once(
     small_mirror: Path, newest: str, tmp_path: Path, known: str, replaced: dict[str, int]
 ) -> None:
-    files = sorted((small_mirror / index_folder(newest)).glob("cdx-*.gz"))
-    lines = [line for file in files for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
-    rmtree(small_mirror / index_folder(newest))
-    write_index(small_mirror, make_index(newest, lines))
+    lines = [line.decode().rstrip("\n") for line in read_index(small_mirror, newest).lines]
+    replace_index(small_mirror, make_index(newest, lines))
     url = json.loads(lines[len(lines) * 3 // 4].split(" ", 2)[2])["url"]
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror), cache_size=0)) as cat:
 
@@ -276,8 +258,7 @@ def test_replaced_index_is_an_error_once(
             cat.harvest(newest, index="cdx")
         expected = rows()
         assert expected.num_rows
-        rmtree(small_mirror / index_folder(newest))
-        write_index(small_mirror, make_index(newest, lines, **replaced))
+        replace_index(small_mirror, make_index(newest, lines, **replaced))
         with pytest.raises((BadCdx, FileChanged, NotFound)):
             rows()
         assert rows() == expected
@@ -325,14 +306,14 @@ def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path,
 
 
 @pytest.mark.parametrize("index", ["cdx", "auto"])
-def test_rows_of_two_versions_of_a_file_are_an_error(whole_mirror: Path, index: str, tmp_path: Path) -> None:
+def test_rows_of_two_versions_of_a_file_are_an_error(
+    whole_mirror: Path, newest: str, index: str, tmp_path: Path
+) -> None:
     """Nothing is stored, so no request names a version."""
-    crawl = max(path.name for path in (whole_mirror / "cc-index/collections").iterdir())
-    shards = sorted((whole_mirror / index_folder(crawl)).glob("cdx-*.gz"))
-    lines = [line for shard in shards for line in gzip.decompress(shard.read_bytes()).decode().splitlines()]
-    made = make_index(crawl, lines, blocks_a_shard=len(lines))
+    lines = [line.decode().rstrip("\n") for line in read_index(whole_mirror, newest).lines]
+    made = make_index(newest, lines, blocks_a_shard=len(lines))
     (shard,) = made.shards
-    served = made.files | {shards_path(crawl): gzip.compress(shard.encode())}
+    served = made.files | {shards_path(newest): gzip.compress(shard.encode())}
     urls = [json.loads(line.split(" ", 2)[2])["url"] for line in (lines[0], lines[-1])]
 
     def replaced(request: Request) -> Fault | None:
@@ -342,7 +323,7 @@ def test_rows_of_two_versions_of_a_file_are_an_error(whole_mirror: Path, index: 
         with FaultServer(served, script=script) as server:
             settings = Settings(source=server.url, cache=tmp_path / f"cache of {script}")
             with catalogue.open(tmp_path / f"data of {script}", settings=settings) as cat:
-                found = cat.captures(urls, crawls=crawl, subsets="all", index=index)
+                found = cat.captures(urls, crawls=newest, subsets="all", index=index)
                 if script:
                     with pytest.raises(FileChanged, match="was replaced while it was read"):
                         found.to_arrow()

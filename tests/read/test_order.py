@@ -98,9 +98,6 @@ def test_both_indexes_return_the_rows_of_a_scan_in_order(columnar: Catalogue, cr
     assert ties
 
 
-# ---- files of one crawl ----
-
-
 def part(keys: Sequence[str], **more: pa.Array) -> pa.Table:
     return table(keys, **more).select([KEY_COLUMN, "url"])
 

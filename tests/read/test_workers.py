@@ -32,9 +32,6 @@ QUESTIONS: list[dict[str, Any]] = [
 ]
 
 
-# ---- slices ----
-
-
 @pytest.fixture
 def some(whole_crawls: list[str]) -> list[str]:
     """The oldest of them and the newest: several files of either, and less than there is."""
@@ -83,9 +80,6 @@ def test_row_groups_that_share_a_request_stay_together(tmp_path: Path) -> None:
             harvest_footers(cat)
             plan = cat.captures("*", columns=["url_surtkey"]).fetch_indexes()
             assert len(list(sliced(plan, 1))) == expected
-
-
-# ---- any executor ----
 
 
 @pytest.fixture(scope="module")
@@ -145,9 +139,6 @@ def test_cancelled_work_is_an_error(harvested_data: Path, settings: Settings, so
         pytest.raises(WorkersLost, match=r"\(CancelledError\); run it again"),
     ):
         cat.captures("*", crawls=some).to_arrow()
-
-
-# ---- the rate ----
 
 
 def test_divides_the_rate_among_machines(harvested_data: Path, mirror: Path, tmp_path: Path, some: list[str]) -> None:

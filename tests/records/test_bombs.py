@@ -67,9 +67,6 @@ def zeros(size: int) -> bytes:
     return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(size >> 20)), packer.flush()])
 
 
-# ---- pages ----
-
-
 def test_rejects_a_page_above_the_limit() -> None:
     """2 GiB of zeros are about two megabytes; the declared size is enough to reject them."""
     data = with_column(small(compression="gzip", **ONE_GROUP), page(zeros(1 << 20), (1 << 31) - 1))
@@ -136,9 +133,6 @@ def test_decodes_shared_prefixes_in_small_batches() -> None:
     pq.write_table(table, file, **options)
     assert len(file.getvalue()) < 1 << 20
     assert most_at_once(file.getvalue(), 6000) < 400 << 20
-
-
-# ---- footers ----
 
 
 MAX_ROWS = Limits().max_rows
