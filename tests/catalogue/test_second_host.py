@@ -36,10 +36,6 @@ def both(folder: Path, script: Script | None = None, **second: Any) -> Iterator[
         yield server, other
 
 
-def settings_of(folder: Path, *hosts: Host) -> Settings:
-    return Settings(source=hosts[0].address, hosts=hosts, cache=folder, patience=60.0)
-
-
 @pytest.fixture(scope="module")
 def answers(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
     def make(folder: Path) -> dict[str, pa.Table]:
@@ -52,7 +48,8 @@ def answers(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> d
 
 def ask(hosts: tuple[Host, ...], folder: Path, index: str) -> tuple[pa.Table, int]:
     """Return the answer of a catalogue that knows nothing, and its requests."""
-    with catalogue.open(folder / "data", settings=settings_of(folder / "cache", *hosts)) as cat:
+    settings = Settings(source=hosts[0].address, hosts=hosts, cache=folder / "cache", patience=60.0)
+    with catalogue.open(folder / "data", settings=settings) as cat:
         if index == "columnar":
             session = cat.session  # without the metadata database, which takes most of the time
             harvest(NEWEST, SUBSETS, store=session.create_store(), source=session.source)

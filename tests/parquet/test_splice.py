@@ -1,7 +1,7 @@
 """pyarrow reads the same rows from a spliced file as from the complete file."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -90,11 +90,6 @@ def picked(
     return file
 
 
-def rows_of(index: OffsetIndex, pages: Iterable[int], values: pa.Array) -> pa.ChunkedArray:
-    runs = [index.rows(range(page, page + 1)) for page in pages]
-    return pa.chunked_array([values.slice(run.start, len(run)) for run in runs], values.type)
-
-
 def check_selections(
     compared: Counter[str], data: bytes, footer: Footer, chunk: ColumnChunk, values: pa.Array, **options: Any
 ) -> None:
@@ -107,7 +102,9 @@ def check_selections(
         dictionary = chunk.range.start < index.offsets[0] and (coded is None or pages[0] < coded)
         found = read(picked(data, footer, chunk, index, pages, dictionary=dictionary), **options)
         assert found.type == values.type
-        assert found.equals(rows_of(index, pages, values)), (chunk.column.name, pages)
+        runs = [index.rows(range(page, page + 1)) for page in pages]
+        expected = pa.chunked_array([values.slice(run.start, len(run)) for run in runs], values.type)
+        assert found.equals(expected), (chunk.column.name, pages)
         compared["in all"] += 1
         compared["with gaps"] += pages[-1] - pages[0] >= len(pages)
         compared["without the dictionary of their chunk"] += not dictionary and chunk.range.start < index.offsets[0]

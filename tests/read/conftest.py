@@ -38,3 +38,9 @@ def crawls(columnar: Catalogue) -> list[str]:
 def copied(whole_mirror: Path, tmp_path: Path) -> Path:
     """A copy of the mirror that a test may change."""
     return Path(copytree(whole_mirror, tmp_path / "mirror"))
+
+
+@pytest.fixture(scope="module")
+def some(whole_crawls: list[str]) -> list[str]:
+    """The oldest of them and the newest: all subsets, and a dozen files."""
+    return [whole_crawls[0], whole_crawls[-1]]

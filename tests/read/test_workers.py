@@ -32,12 +32,6 @@ QUESTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture
-def some(whole_crawls: list[str]) -> list[str]:
-    """The oldest of them and the newest: several files of either, and less than there is."""
-    return [whole_crawls[0], whole_crawls[-1]]
-
-
 @in_part(3)
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_slices_make_the_requests_of_the_plan(harvested: Catalogue, question: dict[str, Any]) -> None:
