@@ -6,7 +6,6 @@ import os
 import signal
 import zlib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,6 @@ from catalogue.records.page import Page
 from catalogue.selection import stored_crawls
 from tests.support.amounts import in_part, in_soak
 from tests.support.archives import record_of
-from tests.support.commands import Command
 from tests.support.processes import children
 
 PAGE = """<!doctype html><html lang=is><head><title>  Góðan
@@ -323,20 +321,6 @@ def test_extracts_the_page_of_the_whirlwind_tour(harvested: Catalogue, documents
     assert found["content"]["title"] == "Escopete - Biquipedia, a enciclopedia libre"
     assert (found["server_ip"], found["charset_detected"]) == ("208.80.154.224", "utf-8")
     assert "Escopete ye un municipio" in (text_of(page, documents.look)["text"] or "")
-
-
-@in_soak
-def test_command_writes_text_and_metadata(asking: Command, tmp_path: Path, crawl: str, harvested: Catalogue) -> None:
-    total = harvested.captures("*.example.com", crawls=crawl).count()
-    assert total
-    for form in ("text", "metadata"):
-        ran = asking("fetch", "*.example.com", "--crawl", crawl, "--format", form, "-o", f"{form}.jsonl", "--yes")
-        assert (ran.status, ran.err) == (0, f"{total} records in {form}.jsonl\n")
-        lines = [json.loads(line) for line in (tmp_path / f"{form}.jsonl").read_text().splitlines()]
-        assert len(lines) == total
-        rows = harvested.captures("*.example.com", crawls=crawl, columns=["url"]).to_arrow()
-        assert sorted(line["url"] for line in lines) == sorted(rows.column("url").to_pylist())
-    assert all(line["disposition"] == "SUCCESS" for line in lines)
 
 
 def test_writes_lines_of_any_record(documents: Documents) -> None:
