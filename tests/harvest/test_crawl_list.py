@@ -3,7 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,15 +41,9 @@ def files(*crawls: str, listed: list[str] | None = None) -> dict[str, bytes]:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[[str], PoliteSource]]:
-    sources: list[PoliteSource] = []
-
-    def opening(url: str) -> PoliteSource:
-        sources.append(open_source(url, Settings(cache=tmp_path / "cache"), attempts=1))
-        return sources[-1]
-
-    yield opening
-    for source in sources:
-        source.close()
+    settings = Settings(cache=tmp_path / "cache")
+    with ExitStack() as stack:
+        yield lambda url: stack.enter_context(closing(open_source(url, settings, attempts=1)))
 
 
 @pytest.fixture

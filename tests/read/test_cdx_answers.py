@@ -185,14 +185,6 @@ def test_cost_of_blocks_is_checked_after_the_search(small_mirror: Path, newest: 
         assert asks(*words, "--max-bytes", str(max(estimate["bytes"], exact["bytes"]))).status == 0
 
 
-def changed(path: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    def apply(folder: Path) -> None:
-        (file,) = folder.glob(path)
-        file.write_bytes(change(file.read_bytes()))
-
-    return apply
-
-
 def without_last_shard(data: bytes) -> bytes:
     lines = data.splitlines(keepends=True)
     last = lines[-1].split(b"\t")[1]
@@ -202,27 +194,24 @@ def without_last_shard(data: bytes) -> bytes:
 LIST, LAST_SHARD = "cc-index/collections/*/indexes/cluster.idx", "cc-index/collections/*/indexes/cdx-00000.gz"
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        changed(LIST, lambda data: data[:-7]),
-        changed(LIST, without_last_shard),
-        changed(LIST, lambda _: b""),
-        changed(LIST, lambda data: data.replace(b"\t1\n", b"\t2\n", 1)),
-        changed(LAST_SHARD, lambda data: data + b"\0"),
-        changed(LAST_SHARD, lambda data: b"\0" * len(data)),
-        changed(LAST_SHARD, lambda data: gzip.compress(b"x 1 {}\n").ljust(len(data), b"\0")),
-        changed("crawl-data/*/cc-index.paths.gz", lambda data: data[:-3]),
-        changed("crawl-data/*/cc-index.paths.gz", lambda _: gzip.compress(b"nothing\n")),
-    ],
-    ids=[
-        *("list ends within a line", "list lacks a shard", "list is empty", "numbers of blocks are wrong"),
-        *("shard is longer", "shard is not gzip", "block has other lines"),
-        *("list of files is truncated", "list of files has no shard"),
-    ],
-)
-def test_damage_is_an_error(small_mirror: Path, newest: str, tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    damage(small_mirror)
+DAMAGE: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "list ends within a line": (LIST, lambda data: data[:-7]),
+    "list lacks a shard": (LIST, without_last_shard),
+    "list is empty": (LIST, lambda _: b""),
+    "numbers of blocks are wrong": (LIST, lambda data: data.replace(b"\t1\n", b"\t2\n", 1)),
+    "shard is longer": (LAST_SHARD, lambda data: data + b"\0"),
+    "shard is not gzip": (LAST_SHARD, lambda data: b"\0" * len(data)),
+    "block has other lines": (LAST_SHARD, lambda data: gzip.compress(b"x 1 {}\n").ljust(len(data), b"\0")),
+    "list of files is truncated": ("crawl-data/*/cc-index.paths.gz", lambda data: data[:-3]),
+    "list of files has no shard": ("crawl-data/*/cc-index.paths.gz", lambda _: gzip.compress(b"nothing\n")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_an_error(small_mirror: Path, newest: str, tmp_path: Path, damage: str) -> None:
+    pattern, change = DAMAGE[damage]
+    (file,) = small_mirror.glob(pattern)
+    file.write_bytes(change(file.read_bytes()))
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat:
         with pytest.raises(BadCdx) as raised:
             cat.captures("*", crawls=newest, index="cdx", subsets="all").to_arrow()
