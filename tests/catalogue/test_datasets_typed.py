@@ -143,15 +143,9 @@ def test_filters_compare_by_column_type(tmp_path: Path) -> None:
         for name, column in columns.items():
             assert found.schema.field(name).type == kinds.get(name, column.type), name
         for where, expected in [
-            ("price = 1.4", 1),
-            ("price < 2", 2),
-            ("small > 9", 2),
-            ("huge > 5", 1),
-            ("day < DATE '2022-01-09'", 2),
-            ("moment > TIMESTAMP '2022-01-02 03:04:05.6'", 2),
-            ("instant >= '2022-01-10'", 1),
-            ("yes", 1),
-            ("half < 1", 1),
+            *(("price = 1.4", 1), ("price < 2", 2), ("small > 9", 2), ("huge > 5", 1)),
+            *(("day < DATE '2022-01-09'", 2), ("moment > TIMESTAMP '2022-01-02 03:04:05.6'", 2)),
+            *(("instant >= '2022-01-10'", 1), ("yes", 1), ("half < 1", 1)),
         ]:
             assert cat.captures("*", where=where).count() == expected, where
             assert len(duckdb.from_arrow(found).filter(where).fetchall()) == expected, where

@@ -34,11 +34,7 @@ from tests.support.mirrors import read_footer
 
 COLUMNS = ["url_surtkey", "url", "fetch_status", "warc_filename", "warc_record_offset"]
 CONDITIONS = [
-    None,
-    "fetch_status = 200",
-    "fetch_status <> 200",
-    "content_languages = 'eng'",
-    "length(url) % 7 = 3",
+    *(None, "fetch_status = 200", "fetch_status <> 200", "content_languages = 'eng'", "length(url) % 7 = 3"),
     "url_host_tld IN ('is', 'de') OR warc_record_length < 3000",
 ]
 

@@ -58,14 +58,9 @@ def config() -> Config:
     [
         ("source", ["https://a.example/", "https://b.example/", "https://c.example/"]),
         ("contact", ["a@example.org", "b@example.org", "c@example.org"]),
-        ("rate", [1.5, 2.5, 3.5]),
-        ("connections", [1, 2, 3]),
-        ("patience", [0.0, 2.5, 3.5]),
-        ("bandwidth", [2e6, 3e6, 4e6]),
-        ("latency", [0.0, 0.5, 1.5]),
-        ("cache_size", [0, 1, 2]),
-        ("cache", [Path("/a"), Path("/b"), Path("/c")]),
-        ("data", [Path("/a"), Path("/b"), Path("/c")]),
+        *(("rate", [1.5, 2.5, 3.5]), ("connections", [1, 2, 3]), ("patience", [0.0, 2.5, 3.5])),
+        *(("bandwidth", [2e6, 3e6, 4e6]), ("latency", [0.0, 0.5, 1.5]), ("cache_size", [0, 1, 2])),
+        *((name, [Path("/a"), Path("/b"), Path("/c")]) for name in ("cache", "data")),
     ],
 )
 def test_options_override_environment_and_file(

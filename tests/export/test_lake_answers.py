@@ -70,7 +70,7 @@ def patterns(rows: pa.Table, count: int) -> Iterator[tuple[str, str]]:
 def test_duckdb_shell_equals_a_full_scan(
     lakes: dict[str, Path], server: LoopbackServer, all_rows: pa.Table, truth: Truth, tmp_path: Path
 ) -> None:
-    conditions = [(each.where, each.where) for each in questions(all_rows, 4)] + [*patterns(all_rows, 3)]
+    conditions = [(each, each) for each in questions(all_rows, 4)] + [*patterns(all_rows, 3)]
     copied = tmp_path / "all.parquet"
     for at, path in enumerate(lakes.values()):
         mine = conditions[at::2]

@@ -94,22 +94,11 @@ WRITERS: dict[str, Callable[[], bytes]] = {
     "duckdb": by_duckdb,
 }
 CONDITIONS = [
-    "kind = 'rare'",
-    "kind IN ('kind03', 'nowhere')",
-    "kind LIKE 'rare%'",
-    "kind LIKE '%æ'",
-    "kind IS NULL",
-    "kind IS NOT NULL AND number < -3",
-    "coalesce(kind, 'rare') = 'rare'",
-    "NOT (kind >= 'kind05')",
-    "number IN (3, 100)",
-    "number = 7 OR number IS NULL",
-    "kind = 'kind07' OR number = 3",
-    "KIND > 'kind38' AND number % 2 = 0",
-    "length(kind) = 4",
-    "CAST(kind AS INTEGER) = 3 OR kind IS NOT NULL",
-    "k < 'key00500' AND kind = 'kind11'",
-    "random() < 2 AND kind = 'rare'",
+    *("kind = 'rare'", "kind IN ('kind03', 'nowhere')", "kind LIKE 'rare%'", "kind LIKE '%æ'", "kind IS NULL"),
+    *("kind IS NOT NULL AND number < -3", "coalesce(kind, 'rare') = 'rare'", "NOT (kind >= 'kind05')"),
+    *("number IN (3, 100)", "number = 7 OR number IS NULL", "kind = 'kind07' OR number = 3"),
+    *("KIND > 'kind38' AND number % 2 = 0", "length(kind) = 4", "CAST(kind AS INTEGER) = 3 OR kind IS NOT NULL"),
+    *("k < 'key00500' AND kind = 'kind11'", "random() < 2 AND kind = 'rare'"),
 ]
 
 

@@ -111,28 +111,24 @@ def test_stops_at_the_limit(harvested_data: Path, settings: Settings, some: list
     assert len(executor.tasks) < files
 
 
-def test_rejects_an_executor_that_was_shut_down(harvested_data: Path, settings: Settings, some: list[str]) -> None:
-    executor = ThreadPoolExecutor(1)
+class Cancelled(ThreadPoolExecutor):
+    def submit(self, *_: object, **__: object) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.cancel()
+        return future
+
+
+@pytest.mark.parametrize(
+    ("executor", "message"),
+    [(ThreadPoolExecutor(1), r"takes no work .*new one$"), (Cancelled(), r"\(CancelledError\); run it again")],
+    ids=["shut down", "cancelled work"],
+)
+def test_lost_work_is_an_error(
+    harvested_data: Path, settings: Settings, some: list[str], executor: ThreadPoolExecutor, message: str
+) -> None:
     executor.shutdown()
-    with (
-        opened(harvested_data, settings, executor) as cat,
-        pytest.raises(WorkersLost, match=r"takes no work .*new one$"),
-    ):
+    with opened(harvested_data, settings, executor) as cat, pytest.raises(WorkersLost, match=message):
         cat.captures("*.com", crawls=some).to_arrow()
-
-
-def test_cancelled_work_is_an_error(harvested_data: Path, settings: Settings, some: list[str]) -> None:
-    class Cancelled(ThreadPoolExecutor):
-        def submit(self, *_: object, **__: object) -> Future[Any]:
-            future: Future[Any] = Future()
-            future.cancel()
-            return future
-
-    with (
-        opened(harvested_data, settings, Cancelled()) as cat,
-        pytest.raises(WorkersLost, match=r"\(CancelledError\); run it again"),
-    ):
-        cat.captures("*", crawls=some).to_arrow()
 
 
 def test_divides_the_rate_among_machines(harvested_data: Path, mirror: Path, tmp_path: Path, some: list[str]) -> None:
