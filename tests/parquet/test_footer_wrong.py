@@ -142,8 +142,8 @@ def test_skips_unknown_fields() -> None:
     )
 
 
-def test_names_nested_columns_by_path() -> None:
-    """There are none so far; a list has as many values as it likes."""
+def test_nested_and_repeated_columns() -> None:
+    """There are none so far; they have as many values as they like."""
     table = pa.table({"list": [[1, 2], [], [3]], "struct": [{"x": 1}, None, {"x": 2}], "flat": [1, 2, 3]})
     footer = read_footer(write(table))
     assert {name: column.flat for name, column in footer.columns.items()} == {
@@ -152,6 +152,11 @@ def test_names_nested_columns_by_path() -> None:
         "flat": True,
     }
     assert footer.row_groups[0].chunks["list.list.element"].num_values == 4
+    repeated = made(small_file())
+    field(repeated.element(1 + TIME), 3, 2)
+    field(repeated.meta(0, TIME), 5, 7)
+    found = decoded(repeated)
+    assert (found.columns["fetch_time"].flat, found.row_groups[0].chunks["fetch_time"].num_values) == (False, 7)
 
 
 @pytest.mark.parametrize(
