@@ -283,29 +283,26 @@ def test_keeps_tables_of_others(kind: str, places: Places) -> None:
     assert places.rows("SELECT note FROM cc.captures JOIN cc.mine USING (url_surtkey)") == [("good",)]
 
 
-def foreign(tmp_path: Path, kind: str) -> Path:
-    path = tmp_path / "other"
-    path.write_text("other text" if kind == "text" else "")
-    tables = {
-        "sqlite": ["CREATE TABLE t (a)"],
-        "lake": [
-            'CREATE TABLE ducklake_metadata ("key", "value", scope, scope_id)',
-            "INSERT INTO ducklake_metadata VALUES ('created_by', 'DuckDB', NULL, NULL)",
-        ],
-    }
-    if kind in tables:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            for statement in tables[kind]:
-                connection.execute(statement)
-    if kind == "duckdb":
-        path.unlink()
-        duckdb.connect(path).close()
-    return path
+FOREIGN: dict[str, list[str]] = {
+    "sqlite": ["CREATE TABLE t (a)"],
+    "lake": [
+        'CREATE TABLE ducklake_metadata ("key", "value", scope, scope_id)',
+        "INSERT INTO ducklake_metadata VALUES ('created_by', 'DuckDB', NULL, NULL)",
+    ],
+}
+"""Tables in SQLite files."""
 
 
-@pytest.mark.parametrize("kind", ["text", "empty", "sqlite", "duckdb", "lake"])
+@pytest.mark.parametrize("kind", ["text", "empty", "duckdb", *FOREIGN])
 def test_refuses_files_that_are_not_its_lakes(kind: str, tmp_path: Path) -> None:
-    path = foreign(tmp_path, kind)
+    path = tmp_path / "other"
+    if kind == "duckdb":
+        duckdb.connect(path).close()
+    else:
+        path.write_text("other text" if kind == "text" else "")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in FOREIGN.get(kind, ()):
+            connection.execute(statement)
     before, names = path.read_bytes(), {each.name for each in tmp_path.iterdir()}
     with pytest.raises(QueryError, match="was not made by this tool"):
         export_lake(path, [], [], data_path="/", backend=None)
