@@ -34,6 +34,9 @@ PRICES = {
 """Bytes a second, and seconds of latency."""
 
 
+CONDITIONS = ["length(url) > 60", "fetch_status <> 200 OR crawl < 'CC-MAIN-2021'"]
+
+
 @pytest.fixture
 def data(untaught_data: Path, tmp_path: Path) -> Path:
     """Footers of all crawls, and nothing of their pages."""
@@ -77,6 +80,10 @@ def test_pages_and_chunks_equal_full_scans(
             made = (cat.requests - before[0], cat.bytes - before[1])
             planned = (again.plan.requests, again.plan.bytes)
             assert made == planned if again.plan.exact else all(m <= p for m, p in zip(made, planned, strict=True))
+            for condition in CONDITIONS:
+                expected = scan([parse_pattern(text)], condition)
+                found = cat.captures(text, columns=COLUMNS, where=condition, subsets="all")
+                assert in_order(found.to_arrow(), COLUMNS).equals(in_order(expected, COLUMNS)), (text, condition)
             limit = chance.randint(1, 30)
             assert cat.captures(text, columns=COLUMNS, limit=limit, subsets="all").to_arrow() == answer.slice(0, limit)
             pages += again.plan.pages
