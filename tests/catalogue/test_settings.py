@@ -25,10 +25,11 @@ from catalogue.source.open import open_source
 
 FIRST, SECOND = HOSTS
 Config = Callable[[str], Path]
+Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_set(tmp_path: Path, monkeypatch: Patch) -> None:
     """A user without any settings."""
     for name in [*os.environ]:
         if name.startswith(("CATALOGUE_", "XDG_")):
@@ -64,7 +65,7 @@ def config() -> Config:
     ],
 )
 def test_options_override_environment_and_file(
-    name: str, values: list[object], config: Config, monkeypatch: pytest.MonkeyPatch
+    name: str, values: list[object], config: Config, monkeypatch: Patch
 ) -> None:
     in_file, in_environment, option = values
     config(f"{name} = {in_file if isinstance(in_file, int | float) else json.dumps(str(in_file))}\n")
@@ -78,7 +79,7 @@ def test_options_override_environment_and_file(
     assert getattr(load_settings(), name) == in_file
 
 
-def test_ignores_other_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ignores_other_variables(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("CATALOGUE_TEST_MIRROR", "elsewhere")
     assert load_settings() == Settings()
     assert load_settings().cache.is_relative_to(tmp_path)
@@ -96,7 +97,7 @@ def test_ignores_other_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ],
 )
 def test_rejects_invalid_values(
-    name: str, typed: list[str], in_file: list[str], config: Config, monkeypatch: pytest.MonkeyPatch
+    name: str, typed: list[str], in_file: list[str], config: Config, monkeypatch: Patch
 ) -> None:
     def refused(**option: str) -> None:
         with pytest.raises(QueryError, match=f"of the setting {name}; use a "):
@@ -192,12 +193,7 @@ requirements = [{name = "other", extras = ["x"]}, {name = "commoncrawl-catalogue
     ],
 )
 def test_install_command_depends_on_the_installation(
-    environment: str,
-    file: str,
-    origin: dict[str, object] | None,
-    command: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    environment: str, file: str, origin: dict[str, object] | None, command: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     info = tmp_path / "commoncrawl_catalogue-1.dist-info"
     info.mkdir()
@@ -246,7 +242,7 @@ def test_a_folder_is_no_list(tmp_path: Path) -> None:
         assert load_settings(source=name) == Settings(source=name)
 
 
-def test_tables_define_hosts_and_change_rules(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_define_hosts_and_change_rules(config: Config, monkeypatch: Patch) -> None:
     config(
         'source = ["commoncrawl", "mirror"]\n\n'
         '[hosts.mirror]\naddress = "http://127.0.0.1:8080/files"\nrate = 2.5\nquota = [300, 60]\n'

@@ -34,6 +34,11 @@ def crawls(columnar: Catalogue) -> list[str]:
     return newest_first(columnar.session.metadata().crawls)
 
 
+@pytest.fixture(scope="module")
+def newest(crawls: list[str]) -> str:
+    return crawls[0]
+
+
 @pytest.fixture
 def copied(whole_mirror: Path, tmp_path: Path) -> Path:
     """A copy of the mirror that a test may change."""

@@ -28,11 +28,6 @@ from tests.support.faults import Fault, FaultServer, Kind, Request
 READ = [*COLUMNS, "crawl", "subset"]
 
 
-@pytest.fixture(scope="module")
-def newest(crawls: list[str]) -> str:
-    return crawls[0]
-
-
 @pytest.fixture
 def small_mirror(whole_mirror: Path, newest: str, tmp_path: Path) -> Path:
     """A copy of the CDX index of the newest crawl."""
