@@ -20,18 +20,7 @@ from catalogue.errors import FileChanged, StoreError, StoreLocked
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
-from tests.support.lakes import (
-    SUMS,
-    Truth,
-    export,
-    extension,
-    in_order,
-    in_shell,
-    plain,
-    questions,
-    sums,
-    write_file,
-)
+from tests.support.lakes import SUMS, Truth, export, extension, in_order, in_shell, plain, questions, sums, write_file
 
 needs_duckdb = pytest.mark.skipif(
     not all(map(extension, ["avro", "iceberg", "httpfs"])), reason="wheels of DuckDB's extensions are not installed"

@@ -16,15 +16,7 @@ from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.query.literals import literal
 from catalogue.surt import parse_pattern
 from tests.support.amounts import in_soak
-from tests.support.lakes import (
-    SUMS,
-    Truth,
-    ask_shell,
-    in_order,
-    needs_extensions,
-    opened,
-    questions,
-)
+from tests.support.lakes import SUMS, Truth, ask_shell, in_order, needs_extensions, opened, questions
 
 pytestmark = needs_extensions
 

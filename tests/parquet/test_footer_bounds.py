@@ -11,17 +11,7 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.parquet.footer import has_page_index, key_bounds
 from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, LIST
-from tests.support.footers import (
-    KEY,
-    STATUS,
-    TIME,
-    Items,
-    Struct,
-    decoded,
-    field,
-    made,
-    small_file,
-)
+from tests.support.footers import KEY, STATUS, TIME, Items, Struct, decoded, field, made, small_file
 from tests.support.mirrors import read_footer
 
 

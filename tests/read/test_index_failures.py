@@ -144,8 +144,7 @@ def test_unusable_files_leave_the_answer_to_the_cdx_index(
 
 
 @pytest.mark.parametrize(
-    "reads",
-    [("cdx", "both", "*.com", "cdx-*.gz"), ("columnar", "columnar", "https://example.com/", "*.parquet")],
+    "reads", [("cdx", "both", "*.com", "cdx-*.gz"), ("columnar", "columnar", "https://example.com/", "*.parquet")]
 )
 @pytest.mark.parametrize("is_limited", [False, True])
 def test_the_other_index_continues_after_rows_were_returned(
