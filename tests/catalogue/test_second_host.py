@@ -21,7 +21,7 @@ from tests.conftest import once
 from tests.support import canaries
 from tests.support.amounts import in_part
 from tests.support.commands import Command, Ran
-from tests.support.faults import Fault, FaultServer, Kind, Request, Script, always
+from tests.support.faults import FaultServer, Kind, Script, always
 from tests.support.miniatures import NEWEST, OLD
 from tests.support.second_hosts import SIGNED, SecondHost, second_host
 from tests.support.sources import quick
@@ -125,20 +125,6 @@ def test_wrong_host_changes_no_row_and_costs_two_requests(
         else:
             assert rows.equals(answers[index])
             assert kind in UNSEEN or requests - other.redirecting.requests <= least[index] + 2
-
-
-def test_host_breaks_in_the_middle_of_a_question(
-    miniature: Miniature, answers: dict[str, pa.Table], least: dict[str, int], tmp_path: Path
-) -> None:
-    for count in range(4):
-
-        def script(request: Request, count: int = count) -> Fault | None:
-            return None if request.number < count else quick(Kind.CUT_RST)
-
-        with both(miniature.folder, script) as (server, other):
-            rows, requests = ask((Host("first", server.url), other.rules), tmp_path / f"{count}", "cdx")
-            assert rows.equals(answers["cdx"])
-            assert requests - other.redirecting.requests <= least["cdx"] + 2
 
 
 def command(folder: Path, server: FaultServer, other: SecondHost, source: str = "first,second") -> Command:
