@@ -79,10 +79,14 @@ def test_options_override_environment_and_file(
     assert getattr(load_settings(), name) == in_file
 
 
-def test_ignores_other_variables(monkeypatch: Patch, tmp_path: Path) -> None:
+def test_ignores_other_variables_and_a_file_instead_of_the_folder(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("CATALOGUE_TEST_MIRROR", "elsewhere")
     assert load_settings() == Settings()
     assert load_settings().cache.is_relative_to(tmp_path)
+    folder = user_config_path("catalogue")
+    folder.parent.mkdir(parents=True)
+    folder.touch()
+    assert load_settings() == Settings()
 
 
 @pytest.mark.parametrize(
@@ -123,13 +127,6 @@ def test_unreadable_file_is_an_error(content: str | None, config: Config) -> Non
         load_settings()
     with pytest.raises(QueryError, match="cannot be read"):
         load_settings(source="https://example.com/")  # even if it would not be needed
-
-
-def test_file_instead_of_the_folder_means_no_settings() -> None:
-    folder = user_config_path("catalogue")
-    folder.parent.mkdir(parents=True)
-    folder.touch()
-    assert load_settings() == Settings()
 
 
 @pytest.mark.parametrize("line", ["speed = 5", "[source]\nurl = 1\n[speed]", "Rate = 5"])
