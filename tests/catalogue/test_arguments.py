@@ -32,18 +32,8 @@ NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all
         ("get", [b"example.com"], {}, "invalid url b'example.com'; use a text"),
         ("get", ["example.com"], {"max_requests": float("nan")}, "invalid max_requests nan; use a whole number"),
         ("get", ["example.com"], {"max_requests": "9"}, "invalid max_requests '9'; use a whole number"),
-        (
-            "site",
-            ["example.com"],
-            {"crawl": []},
-            NO_CRAWL,
-        ),
-        (
-            "get",
-            ["example.com"],
-            {"crawls": []},
-            NO_CRAWL,
-        ),
+        ("site", ["example.com"], {"crawl": []}, NO_CRAWL),
+        ("get", ["example.com"], {"crawls": []}, NO_CRAWL),
         ("record", [None], {}, "invalid capture None; use a row of captures, such as a dict"),
         ("fetch", [[], None], {}, "invalid output None; use a path, a URL or an open file"),
         ("fetch", [[], "a.jsonl"], {"main_content": "no"}, "invalid main_content 'no'; use True or False"),
@@ -60,12 +50,6 @@ def test_refuses_arguments_of_other_types(
     with pytest.raises(QueryError, match=f"^{re.escape(says)}$"):
         getattr(harvested, call)(*given, **wrong)
     assert harvested.requests == before
-
-
-def test_refuses_numbers_of_rows_that_are_texts(harvested: Catalogue, crawl: str) -> None:
-    wrong: Any = "5"
-    with pytest.raises(QueryError, match="invalid number of rows '5'; use 0 or more"):
-        harvested.captures("*.com", crawls=crawl).head(wrong)
 
 
 @pytest.mark.parametrize(
@@ -101,13 +85,6 @@ def test_takes_numbers_and_flags_of_numpy(harvested: Catalogue, crawl: str) -> N
     sampled = harvested.sample(captures, two, seed=seven)
     assert sampled.to_arrow().equals(harvested.sample(captures, 2, seed=7).to_arrow())
     assert harvested.scan("example.com/*", crawls=crawl, max_bytes=gigabyte).collect().height > 0
-
-
-def test_texts_are_one_path_of_a_dataset(tmp_path: Path) -> None:
-    with catalogue.open(tmp_path, source=str(tmp_path), table="hosts") as cat:
-        cat.define("host", paths="hosts.parquet")
-        with pytest.raises(QueryError, match="invalid keys 'no'; use url, host or text"):
-            cat.define("host", keys="no", paths="hosts.parquet")
 
 
 def test_messages_of_python_name_the_class(harvested: Catalogue) -> None:

@@ -3,6 +3,7 @@
 import pydoc
 import re
 from itertools import islice
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -94,8 +95,10 @@ def test_head_returns_the_first_rows(harvested: Catalogue, how: dict[str, object
     for few in (0, 2, 5):
         pd.testing.assert_frame_equal(found.head(few), whole.head(few))
     assert found.head().shape[0] == min(5, whole.shape[0])
-    with pytest.raises(QueryError, match="use 0 or more"):
-        found.head(-1)
+    wrong: list[Any] = [-1, "5"]
+    for number in wrong:
+        with pytest.raises(QueryError, match=f"invalid number of rows {number!r}; use 0 or more"):
+            found.head(number)
     assert found.question.query.limit == (None if "unique" in how or "latest" in how else how.get("limit"))
 
 

@@ -165,7 +165,9 @@ def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table
         with pytest.raises(QueryError, match="either a manifest or their paths"):
             cat.define("surt_host_name", manifest="x", paths=["y"])
         with pytest.raises(BadManifest, match=r"'\.\./x' is not a path"):
-            cat.define("surt_host_name", paths=["../x"])
+            cat.define("surt_host_name", paths="../x")
+        with pytest.raises(QueryError, match="invalid keys 'no'; use url, host or text"):
+            cat.define("surt_host_name", keys="no", paths="x")
         cat.define("wrong", manifest="hosts.paths.gz")
         failures = cat.harvest(CRAWLS[0])[0].failures
         assert len(failures) == 3

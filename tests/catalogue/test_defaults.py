@@ -31,9 +31,6 @@ def paths_of(ran: Ran) -> dict[str, str]:
     return paths
 
 
-# ---- the data folder ----
-
-
 def test_default_data_folder_belongs_to_the_user(command: Command, tmp_path: Path, crawl: str) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/.gitkeep").touch()  # as in a checkout, which is no store
@@ -75,9 +72,6 @@ def test_python_uses_the_same_data_folder(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("HOME", str(tmp_path))
     assert catalogue.open("~/given").session.data == tmp_path / "given"
     assert catalogue.open("given", source=tmp_path).session.settings.source == str(tmp_path)
-
-
-# ---- the source ----
 
 
 def test_uses_the_source_of_stored_files(command: Command, mirror: Path, crawl: str) -> None:

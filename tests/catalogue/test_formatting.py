@@ -41,11 +41,7 @@ def test_formats_values_as_json() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "names", "found"),
-    [
-        ("url", ["URLS"], "URLS"),
-        ("charset", ["url", "content_charset"], "content_charset"),
-        ("x", ["xyz"], None),
-    ],
+    [("url", ["URLS"], "URLS"), ("charset", ["url", "content_charset"], "content_charset"), ("x", ["xyz"], None)],
 )
 def test_closest_name(typed: str, names: list[str], found: str | None) -> None:
     assert closest_name(typed, names) == found

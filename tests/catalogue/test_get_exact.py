@@ -114,6 +114,21 @@ CHOICES: dict[str, Choice] = {
             ("http://www.a.example/", None, WWW2, TIMES[1], False),
         ],
     ),
+    "the nearest capture, and without a time the newest": (
+        ((CITY, TIMES[0], ""),),
+        ((CITY, LATER, ""),),
+        [(CITY, at, CITY, time, True) for at, time in ((None, LATER), ("2022-06", TIMES[0]), ("2023-12", LATER))],
+    ),
+    "a page before a nearer redirect of its crawl": (
+        ((CITY, TIMES[0], ""), (CITY, TIMES[2], THERE)),
+        (),
+        [(CITY, at, CITY, TIMES[0], True) for at in (None, "20220122")],
+    ),
+    "a redirect of the nearest crawl": (
+        ((CITY, TIMES[0], THERE), (THERE, TIMES[1], "")),
+        ((CITY, LATER, ""),),
+        [(CITY, "20220118", THERE, TIMES[1], True), (CITY, None, CITY, LATER, True)],
+    ),
     # Also where the list of crawls, which has their times, is not stored.
     "redirects stay in their own crawl": (
         ((START, TIMES[0], THERE), (THERE, TIMES[1], "")),
@@ -199,6 +214,16 @@ def test_says_that_a_redirect_is_not_valid(opened: Opened, location: str) -> Non
     assert raised.value.exit_status == 1
     message = f"{url} redirects to {location!r}, which is not a valid URL; to get the redirect itself, use follow=False"
     assert str(raised.value) == message
+
+
+def test_says_that_the_target_of_a_redirect_is_not_archived(opened: Opened) -> None:
+    gone = "https://gone.example/"
+    with opened(old=((START, TIMES[0], THERE), (THERE, TIMES[1], ""), (CITY, TIMES[0], gone))) as cat:
+        assert [each.url for each in cat.get(START, crawls=OLD).redirects] == [START]
+        message = "the target of an archived redirect; to get the redirect itself, use follow=False"
+        with pytest.raises(NotArchived, match=message):
+            cat.get(CITY, crawls=OLD)
+        assert cat.get(CITY, crawls=OLD, follow=False).status == 301
 
 
 @pytest.mark.parametrize(

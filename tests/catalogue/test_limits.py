@@ -1,6 +1,5 @@
 """Limits of Parquet files are settings, and the error of a file that exceeds one names it."""
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,19 +13,13 @@ from tests.support.commands import Command
 HARVEST = "harvest", "--table", "t", "--key", "k"
 
 
-def written() -> bytes:
-    file = io.BytesIO()
-    table = pa.table({"k": [f"k{number:03}" for number in range(200)], "text": ["x" * 50] * 200})
-    pq.write_table(table, file, row_group_size=10, use_dictionary=False)
-    return file.getvalue()
-
-
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[Command]:
     """The command line with a folder of one file as its source."""
     folder = tmp_path / "files"
     folder.mkdir()
-    (folder / "a.parquet").write_bytes(written())
+    table = pa.table({"k": [f"k{number:03}" for number in range(200)], "text": ["x" * 50] * 200})
+    pq.write_table(table, folder / "a.parquet", row_group_size=10, use_dictionary=False)
     yield Command(tmp_path / "data", str(folder), tmp_path)
     limits.cache_clear()  # commands run in this process
 

@@ -24,14 +24,9 @@ from tests.support.stores import batch
 
 CANNOT = "cannot be written to, only read; choose another data folder, or run this as its owner"
 READERS = [
-    "query *.example.com --crawl {0} --count --yes",
-    "plan *.example.com --crawl {0} --json",
-    "sample *.com --crawl {0} -n 2 --seed 1",
-    "fetch *.example.com --crawl {0} --limit 1 -o found.warc.gz",
-    "status --json",
-    "crawls --json",
-    "sql coverage --json",
-    "sql bytes-by-column --column-chunks {0} --json",
+    *("query *.example.com --crawl {0} --count --yes", "plan *.example.com --crawl {0} --json"),
+    *("sample *.com --crawl {0} -n 2 --seed 1", "fetch *.example.com --crawl {0} --limit 1 -o found.warc.gz"),
+    *("status --json", "crawls --json", "sql coverage --json", "sql bytes-by-column --column-chunks {0} --json"),
     "check",
 ]
 
@@ -166,9 +161,6 @@ def test_serves_from_a_read_only_folder(shut: Path, settings: Settings, crawl: s
             service.submit(lambda session: Catalogue(session).captures("*.example.com", crawls=crawl).count()).result()
             > 0
         )
-
-
-# ---- the store ----
 
 
 def test_reads_a_leftover_log(tmp_path: Path) -> None:

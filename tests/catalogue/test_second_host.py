@@ -21,7 +21,7 @@ from tests.conftest import once
 from tests.support import canaries
 from tests.support.amounts import in_part
 from tests.support.commands import Command, Ran
-from tests.support.faults import Fault, FaultServer, Kind, Request, Script, always
+from tests.support.faults import FaultServer, Kind, Script, always
 from tests.support.miniatures import NEWEST, OLD
 from tests.support.second_hosts import SIGNED, SecondHost, second_host
 from tests.support.sources import quick
@@ -36,10 +36,6 @@ def both(folder: Path, script: Script | None = None, **second: Any) -> Iterator[
         yield server, other
 
 
-def settings_of(folder: Path, *hosts: Host) -> Settings:
-    return Settings(source=hosts[0].address, hosts=hosts, cache=folder, patience=60.0)
-
-
 @pytest.fixture(scope="module")
 def answers(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
     def make(folder: Path) -> dict[str, pa.Table]:
@@ -52,7 +48,8 @@ def answers(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> d
 
 def ask(hosts: tuple[Host, ...], folder: Path, index: str) -> tuple[pa.Table, int]:
     """Return the answer of a catalogue that knows nothing, and its requests."""
-    with catalogue.open(folder / "data", settings=settings_of(folder / "cache", *hosts)) as cat:
+    settings = Settings(source=hosts[0].address, hosts=hosts, cache=folder / "cache", patience=60.0)
+    with catalogue.open(folder / "data", settings=settings) as cat:
         if index == "columnar":
             session = cat.session  # without the metadata database, which takes most of the time
             harvest(NEWEST, SUBSETS, store=session.create_store(), source=session.source)
@@ -128,23 +125,6 @@ def test_wrong_host_changes_no_row_and_costs_two_requests(
         else:
             assert rows.equals(answers[index])
             assert kind in UNSEEN or requests - other.redirecting.requests <= least[index] + 2
-
-
-def test_host_breaks_in_the_middle_of_a_question(
-    miniature: Miniature, answers: dict[str, pa.Table], least: dict[str, int], tmp_path: Path
-) -> None:
-    for count in range(4):
-
-        def script(request: Request, count: int = count) -> Fault | None:
-            return None if request.number < count else quick(Kind.CUT_RST)
-
-        with both(miniature.folder, script) as (server, other):
-            rows, requests = ask((Host("first", server.url), other.rules), tmp_path / f"{count}", "cdx")
-            assert rows.equals(answers["cdx"])
-            assert requests - other.redirecting.requests <= least["cdx"] + 2
-
-
-# ---- what is stored ----
 
 
 def command(folder: Path, server: FaultServer, other: SecondHost, source: str = "first,second") -> Command:

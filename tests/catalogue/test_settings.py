@@ -25,10 +25,11 @@ from catalogue.source.open import open_source
 
 FIRST, SECOND = HOSTS
 Config = Callable[[str], Path]
+Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_set(tmp_path: Path, monkeypatch: Patch) -> None:
     """A user without any settings."""
     for name in [*os.environ]:
         if name.startswith(("CATALOGUE_", "XDG_")):
@@ -53,33 +54,18 @@ def config() -> Config:
     return write
 
 
-def test_has_defaults(tmp_path: Path) -> None:
-    settings = load_settings()
-    assert settings == Settings()
-    assert settings.source == DEFAULT_SOURCE == "https://data.commoncrawl.org/"
-    assert COLLINFO_SOURCE == "https://index.commoncrawl.org/"
-    assert (settings.contact, settings.rate, settings.connections, settings.patience) == (None, None, None, None)
-    assert settings.cache.is_relative_to(tmp_path)
-    assert settings.asks_strangers
-
-
 @pytest.mark.parametrize(
     ("name", "values"),
     [
         ("source", ["https://a.example/", "https://b.example/", "https://c.example/"]),
         ("contact", ["a@example.org", "b@example.org", "c@example.org"]),
-        ("rate", [1.5, 2.5, 3.5]),
-        ("connections", [1, 2, 3]),
-        ("patience", [0.0, 2.5, 3.5]),
-        ("bandwidth", [2e6, 3e6, 4e6]),
-        ("latency", [0.0, 0.5, 1.5]),
-        ("cache_size", [0, 1, 2]),
-        ("cache", [Path("/a"), Path("/b"), Path("/c")]),
-        ("data", [Path("/a"), Path("/b"), Path("/c")]),
+        *(("rate", [1.5, 2.5, 3.5]), ("connections", [1, 2, 3]), ("patience", [0.0, 2.5, 3.5])),
+        *(("bandwidth", [2e6, 3e6, 4e6]), ("latency", [0.0, 0.5, 1.5]), ("cache_size", [0, 1, 2])),
+        *((name, [Path("/a"), Path("/b"), Path("/c")]) for name in ("cache", "data")),
     ],
 )
 def test_options_override_environment_and_file(
-    name: str, values: list[object], config: Config, monkeypatch: pytest.MonkeyPatch
+    name: str, values: list[object], config: Config, monkeypatch: Patch
 ) -> None:
     in_file, in_environment, option = values
     config(f"{name} = {in_file if isinstance(in_file, int | float) else json.dumps(str(in_file))}\n")
@@ -93,8 +79,13 @@ def test_options_override_environment_and_file(
     assert getattr(load_settings(), name) == in_file
 
 
-def test_ignores_other_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ignores_other_variables_and_a_file_instead_of_the_folder(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("CATALOGUE_TEST_MIRROR", "elsewhere")
+    assert load_settings() == Settings()
+    assert load_settings().cache.is_relative_to(tmp_path)
+    folder = user_config_path("catalogue")
+    folder.parent.mkdir(parents=True)
+    folder.touch()
     assert load_settings() == Settings()
 
 
@@ -110,7 +101,7 @@ def test_ignores_other_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_rejects_invalid_values(
-    name: str, typed: list[str], in_file: list[str], config: Config, monkeypatch: pytest.MonkeyPatch
+    name: str, typed: list[str], in_file: list[str], config: Config, monkeypatch: Patch
 ) -> None:
     def refused(**option: str) -> None:
         with pytest.raises(QueryError, match=f"of the setting {name}; use a "):
@@ -126,26 +117,16 @@ def test_rejects_invalid_values(
         refused()
 
 
-@pytest.mark.parametrize("content", ["source", 'source = "x', "[", b"\xff\xfe", "rate = 1\nrate = 2"])
-def test_unreadable_file_is_an_error(content: str, config: Config) -> None:
-    file = config(content)
+@pytest.mark.parametrize("content", ["source", 'source = "x', "[", b"\xff\xfe", "rate = 1\nrate = 2", None])
+def test_unreadable_file_is_an_error(content: str | None, config: Config) -> None:
+    file = config(content or "")
+    if content is None:
+        file.unlink()
+        file.mkdir()
     with pytest.raises(QueryError, match=f"{file} cannot be read: "):
         load_settings()
     with pytest.raises(QueryError, match="cannot be read"):
         load_settings(source="https://example.com/")  # even if it would not be needed
-
-
-def test_folder_instead_of_the_file_is_an_error() -> None:
-    (user_config_path("catalogue") / "config.toml").mkdir(parents=True)
-    with pytest.raises(QueryError, match="cannot be read"):
-        load_settings()
-
-
-def test_file_instead_of_the_folder_means_no_settings() -> None:
-    folder = user_config_path("catalogue")
-    folder.parent.mkdir(parents=True)
-    folder.touch()
-    assert load_settings() == Settings()
 
 
 @pytest.mark.parametrize("line", ["speed = 5", "[source]\nurl = 1\n[speed]", "Rate = 5"])
@@ -209,12 +190,7 @@ requirements = [{name = "other", extras = ["x"]}, {name = "commoncrawl-catalogue
     ],
 )
 def test_install_command_depends_on_the_installation(
-    environment: str,
-    file: str,
-    origin: dict[str, object] | None,
-    command: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    environment: str, file: str, origin: dict[str, object] | None, command: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     info = tmp_path / "commoncrawl_catalogue-1.dist-info"
     info.mkdir()
@@ -263,7 +239,7 @@ def test_a_folder_is_no_list(tmp_path: Path) -> None:
         assert load_settings(source=name) == Settings(source=name)
 
 
-def test_tables_define_hosts_and_change_rules(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_define_hosts_and_change_rules(config: Config, monkeypatch: Patch) -> None:
     config(
         'source = ["commoncrawl", "mirror"]\n\n'
         '[hosts.mirror]\naddress = "http://127.0.0.1:8080/files"\nrate = 2.5\nquota = [300, 60]\n'

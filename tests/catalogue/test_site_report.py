@@ -19,22 +19,15 @@ from tests.support.crawls import CRAWL
 from tests.support.page_crawls import NEWER, write_crawl
 
 
-@pytest.fixture(scope="module")
-def scanned(whole_mirror: Path, crawl: str) -> dict[str, int]:
-    """Captures of example.com and its subdomains by kind."""
+@in_soak
+def test_counts_are_those_of_a_scan_whatever_is_stored(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
     files = f"'{whole_mirror}/cc-index/table/*/*/crawl={crawl}/*/*.parquet', hive_partitioning = true"
     kind = """CASE WHEN subset = 'warc' THEN 'pages' WHEN subset = 'robotstxt' THEN 'robots'
         WHEN fetch_status = 304 THEN 'not_modified' WHEN fetch_status // 100 = 3 THEN 'redirects' ELSE 'errors' END"""
     of_site = r"regexp_matches(url_host_name, '(^|\.)example\.com$')"
     sql = f"SELECT {kind}, count(*) FROM read_parquet({files}) WHERE {of_site} GROUP BY 1"  # noqa: S608 - of this test
     with duckdb.connect(config={"threads": 1}) as connection:
-        return dict(connection.execute(sql).fetchall())
-
-
-@in_soak
-def test_counts_are_those_of_a_scan_whatever_is_stored(
-    whole_mirror: Path, crawl: str, tmp_path: Path, scanned: dict[str, int]
-) -> None:
+        scanned = dict(connection.execute(sql).fetchall())
     settings = Settings(source=str(whole_mirror), cache=tmp_path / "cache")
     summaries = []
     for subsets in ((), "warc", "all"):

@@ -196,14 +196,8 @@ def test_pages_are_preferred_to_revisits(tmp_path: Path) -> None:
 
 
 ROOTS = [
-    "",
-    "s3://commoncrawl/",
-    "s3a://commoncrawl/",
-    "https://data.commoncrawl.org/",
-    "http://data.commoncrawl.org/",
-    "https://commoncrawl.s3.amazonaws.com/",
-    "https://s3.amazonaws.com/commoncrawl/",
-    "{source}/",
+    *("", "s3://commoncrawl/", "s3a://commoncrawl/", "https://data.commoncrawl.org/", "http://data.commoncrawl.org/"),
+    *("https://commoncrawl.s3.amazonaws.com/", "https://s3.amazonaws.com/commoncrawl/", "{source}/"),
     "file://{source}/",
 ]
 

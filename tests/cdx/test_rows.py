@@ -119,6 +119,7 @@ def test_missing_empty_and_dashed_values_are_null(unknown: str | None, around: i
     every = rows(line(**dict.fromkeys(OPTIONAL, unknown)), *[line()] * around)
     assert {every[0][column] for column in OPTIONAL.values()} == {None}
     assert (every[0]["url"], every[0]["subset"]) == (FIELDS["url"], "warc")
+    assert rows(replaced(b'"fra"', b"null")) == rows(line(languages=unknown))
     for name, column in OPTIONAL.items():
         (row,) = rows(line(**{name: unknown}))
         assert row == rows(line())[0] | {column: None}
@@ -267,11 +268,6 @@ def test_objects_of_two_lines_are_not_taken_for_each_other() -> None:
         rows(twice, b"com,example)/ 20220816185133 ")
     with pytest.raises(BadCdx, match="line 11"):
         rows(line()[:-1] + b",", b'com,example)/ 20220816185133 {"truncated": "length"}')
-
-
-def test_null_is_missing() -> None:
-    (row,) = rows(replaced(b'"fra"', b"null"))
-    assert row["content_languages"] is None
 
 
 @given(

@@ -98,6 +98,11 @@ class Places:
             return [connection.execute(sql).fetchall() for sql in questions]
 
 
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
     return Places(tmp_path)
@@ -109,7 +114,6 @@ def comparable(definitions: list[tuple[Any, ...]]) -> set[str]:
 
 @in_part(2)
 @needs_extensions
-@pytest.mark.parametrize("kind", KINDS)
 def test_tables_equal_those_of_the_extension(
     kind: str, harvested: catalogue.Catalogue, mirror: Path, tmp_path: Path
 ) -> None:
@@ -147,7 +151,6 @@ def test_tables_equal_those_of_the_extension(
 
 @in_part(2)
 @needs_extensions
-@pytest.mark.parametrize("kind", KINDS)
 def test_each_changed_crawl_is_a_snapshot(kind: str, places: Places) -> None:
     one, two = places.file(ONE, 0, ["a", "b"]), places.file(TWO, 0, ["c"])
     assert places.export(one, backend=kind) == 1
@@ -172,7 +175,6 @@ def test_each_changed_crawl_is_a_snapshot(kind: str, places: Places) -> None:
 
 @in_part(2)
 @needs_extensions
-@pytest.mark.parametrize("kind", KINDS)
 def test_keys_compare_by_bytes(kind: str, places: Places) -> None:
     keys = ["", "'", '"', "%_", "a\\", "Z", "a", "ab", "\x7f", "é", "\ud7ff", "\ue000", "\uffff", "\U00010000"]
     keys += ["\U0010ffff"]
@@ -215,7 +217,6 @@ def test_columns_with_clashing_names(places: Places) -> None:
 
 @in_part(2)
 @needs_extensions
-@pytest.mark.parametrize("kind", KINDS)
 def test_bounds_macros_and_comments_make_no_snapshot(kind: str, places: Places) -> None:
     """New or removed bounds, updated macros, and unchanged comments."""
     whole = places.file(ONE, 0, ["com,example)/", "com,example)/b"])
@@ -252,7 +253,6 @@ def test_bounds_macros_and_comments_make_no_snapshot(kind: str, places: Places) 
 
 @in_part(2)
 @needs_extensions
-@pytest.mark.parametrize("kind", KINDS)
 def test_open_readers_are_not_disturbed(kind: str, places: Places) -> None:
     one, two = places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"])
     places.export(one, backend=kind)
@@ -270,7 +270,6 @@ def test_open_readers_are_not_disturbed(kind: str, places: Places) -> None:
 
 @in_part(2)
 @needs_extensions
-@pytest.mark.parametrize("kind", KINDS)
 def test_keeps_tables_of_others(kind: str, places: Places) -> None:
     one, two = places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"])
     places.export(one, backend=kind)
@@ -284,29 +283,26 @@ def test_keeps_tables_of_others(kind: str, places: Places) -> None:
     assert places.rows("SELECT note FROM cc.captures JOIN cc.mine USING (url_surtkey)") == [("good",)]
 
 
-def foreign(tmp_path: Path, kind: str) -> Path:
-    path = tmp_path / "other"
-    path.write_text("other text" if kind == "text" else "")
-    tables = {
-        "sqlite": ["CREATE TABLE t (a)"],
-        "lake": [
-            'CREATE TABLE ducklake_metadata ("key", "value", scope, scope_id)',
-            "INSERT INTO ducklake_metadata VALUES ('created_by', 'DuckDB', NULL, NULL)",
-        ],
-    }
-    if kind in tables:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            for statement in tables[kind]:
-                connection.execute(statement)
-    if kind == "duckdb":
-        path.unlink()
-        duckdb.connect(path).close()
-    return path
+FOREIGN: dict[str, list[str]] = {
+    "sqlite": ["CREATE TABLE t (a)"],
+    "lake": [
+        'CREATE TABLE ducklake_metadata ("key", "value", scope, scope_id)',
+        "INSERT INTO ducklake_metadata VALUES ('created_by', 'DuckDB', NULL, NULL)",
+    ],
+}
+"""Tables in SQLite files."""
 
 
-@pytest.mark.parametrize("kind", ["text", "empty", "sqlite", "duckdb", "lake"])
+@pytest.mark.parametrize("kind", ["text", "empty", "duckdb", *FOREIGN])
 def test_refuses_files_that_are_not_its_lakes(kind: str, tmp_path: Path) -> None:
-    path = foreign(tmp_path, kind)
+    path = tmp_path / "other"
+    if kind == "duckdb":
+        duckdb.connect(path).close()
+    else:
+        path.write_text("other text" if kind == "text" else "")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in FOREIGN.get(kind, ()):
+            connection.execute(statement)
     before, names = path.read_bytes(), {each.name for each in tmp_path.iterdir()}
     with pytest.raises(QueryError, match="was not made by this tool"):
         export_lake(path, [], [], data_path="/", backend=None)
@@ -342,7 +338,6 @@ def test_refuses_invalid_paths_backends_and_versions(places: Places, tmp_path: P
         places.export()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_damaged_lake_is_an_error(kind: str, places: Places) -> None:
     places.export(*(places.file(ONE, number, [f"a{number}"]) for number in range(20)), backend=kind)
     whole = places.lake.read_bytes()
@@ -353,7 +348,6 @@ def test_damaged_lake_is_an_error(kind: str, places: Places) -> None:
 
 
 @needs_extensions
-@pytest.mark.parametrize("kind", KINDS)
 def test_accepts_question_marks_in_the_path(kind: str, places: Places) -> None:
     places.lake = places.folder / "a?b" / "lake?.ducklake"
     places.lake.parent.mkdir()
@@ -368,7 +362,6 @@ def test_refuses_two_exports_at_once(places: Places) -> None:
 
 
 @in_part(2)
-@pytest.mark.parametrize("kind", KINDS)
 def test_ignores_files_of_a_crashed_export(kind: str, places: Places) -> None:
     one = places.file(ONE, 0, ["a"])
     places.export(one, backend=kind)

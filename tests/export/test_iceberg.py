@@ -20,18 +20,7 @@ from catalogue.errors import FileChanged, StoreError, StoreLocked
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
-from tests.support.lakes import (
-    SUMS,
-    Truth,
-    export,
-    extension,
-    in_order,
-    in_shell,
-    plain,
-    questions,
-    sums,
-    write_file,
-)
+from tests.support.lakes import SUMS, Truth, export, extension, in_order, in_shell, plain, questions, sums, write_file
 
 needs_duckdb = pytest.mark.skipif(
     not all(map(extension, ["avro", "iceberg", "httpfs"])), reason="wheels of DuckDB's extensions are not installed"
@@ -66,7 +55,7 @@ def served(mirror: Path, harvested_data: Path, tmp_path: Path) -> Iterator[tuple
 def test_pyiceberg_equals_a_full_scan(path: Path, table: Any, all_rows: pa.Table, truth: Truth) -> None:
     """Our table from several threads, and the written one by pyiceberg alone."""
     columns = ("crawl", "subset", "warc_record_offset", "fetch_time")
-    requested = [each.where for each in questions(all_rows, 8)]
+    requested = questions(all_rows, 8)
     with ThreadPoolExecutor(4) as executor:
         found = executor.map(lambda where: table.scan(where, columns[2:]).to_arrow(), requested)
         for where, rows in zip(requested, found, strict=True):
@@ -99,7 +88,7 @@ def test_duckdb_equals_a_full_scan(
     found = in_shell(
         [
             "SET TimeZone = 'UTC'",
-            *(f"SELECT {SUMS} {scan} WHERE {each.where}" for each in requested),
+            *(f"SELECT {SUMS} {scan} WHERE {each}" for each in requested),
             "SET TimeZone = 'Asia/Tokyo'",
             f"SELECT crawl, sum(epoch_ms(fetch_time))::VARCHAR AS times {scan} GROUP BY ALL ORDER BY ALL",
             "SET TimeZone = 'UTC'",
@@ -109,7 +98,7 @@ def test_duckdb_equals_a_full_scan(
         "iceberg",
     )
     for each, got in zip(requested, found, strict=False):
-        assert got == [truth(each.where)], each.where
+        assert got == [truth(each)], each
     assert in_order(pq.read_table(copied).cast(SCHEMA)).equals(rows_in_order)
     # As documented: DuckDB reads times that are not declared UTC in the session's zone.
     assert {row["crawl"] for row in found[len(requested)]} == set(all_rows["crawl"].to_pylist())
@@ -125,7 +114,7 @@ def test_duckdb_opens_only_the_files_of_the_plan(
     server, cat = served
     cat.export_iceberg(tmp_path / "table")
     assert not server.log
-    where = questions(all_rows, 1)[0].where
+    (where,) = questions(all_rows, 1)
     planned = {task.file.file_path for task in plain(tmp_path / "table").scan(where).plan_files()}
     server.log.clear()
     requested = f"SELECT {SUMS} FROM iceberg_scan('{tmp_path / 'table'}') WHERE {where}"  # noqa: S608 - a constant
@@ -147,9 +136,9 @@ def test_scan_requests_no_footers(
     requests = 0
     for requested in questions(all_rows, 3, seed=7):
         server.log.clear()
-        scan = table.scan(requested.where, ("url", "fetch_time"))
+        scan = table.scan(requested, ("url", "fetch_time"))
         planned = {task.file.file_path for task in scan.plan_files()}
-        assert scan.to_arrow().num_rows == truth(requested.where)["n"]
+        assert scan.to_arrow().num_rows == truth(requested)["n"]
         assert {each.method for each in server.log} <= {"GET"}
         requests += len(server.log)
         for each in server.log:

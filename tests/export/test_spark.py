@@ -53,7 +53,7 @@ def test_spark_reads_the_iceberg_table(
     harvested: catalogue.Catalogue, mirror: Path, all_rows: pa.Table, truth: Truth, tmp_path: Path
 ) -> None:
     harvested.export_iceberg(tmp_path / "table")
-    requested = [each.where for each in questions(all_rows, 12, seed=9)]
+    requested = questions(all_rows, 12, seed=9)
     requested += [f"crawl = '{crawl}'" for crawl in stored_crawls(harvested.session)]
     table = f"file://{tmp_path / 'table'}"
     found = [expected(truth, where) for where in requested]

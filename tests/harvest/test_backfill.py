@@ -1,6 +1,5 @@
 """Backfill: bounds that footers lack are read once, stored, and equal those of a scan."""
 
-import random
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -9,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,15 +17,11 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.page_index import cut_bounds
 from catalogue.settings import Settings
-from catalogue.surt import parse_pattern
 from tests.harvest.test_harvest import Until
-from tests.read.test_answers import rows_of, scanned
-from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, table, write_manifest
 from tests.support.faults import Fault, FaultServer, Kind, Request, only
 from tests.support.footers import made
-from tests.support.mirrors import whole_table
 from tests.support.warm import Forked
 
 COLUMNS = [KEY_COLUMN, "url", "fetch_status"]
@@ -64,11 +58,6 @@ bare = pytest.mark.parametrize("source", ["without statistics"], indirect=True)
 def source(request: pytest.FixtureRequest, whole_mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That crawl, with its bounds and without."""
     return copied(whole_mirror, tmp_path_factory.mktemp("source"), CHANGES[request.param])
-
-
-@pytest.fixture(scope="module")
-def everything(source: Path) -> pa.Table:
-    return whole_table(source, COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -160,25 +149,6 @@ def test_uses_page_indexes_where_bounds_are_missing(settings: Settings, tmp_path
                 mine = keys[3000 * start : 3000 * (start + 1)]
                 assert row.min_url_surtkey <= mine[0] <= mine[-1] <= row.max_url_surtkey
             assert cat.backfill().estimate.files == 0
-
-
-@in_soak
-@bare
-def test_results_stay_equal_and_become_cheaper(cat: Catalogue, everything: pa.Table) -> None:
-    urls = random.Random(5).sample(everything.column("url").to_pylist(), 2)
-
-    def ask() -> tuple[int, list[object]]:
-        found = [cat.captures(text, columns=COLUMNS) for text in [*urls, "*.example.com", "*.org"]]
-        size = sum(each.fetch_indexes().bytes for each in found)
-        return size, [rows_of(each.to_arrow(), COLUMNS) for each in found]
-
-    size, answers = ask()
-    expected = [scanned(everything, [parse_pattern(text)]) for text in [*urls, "*.example.com", "*.org"]]
-    assert answers == [rows_of(rows, COLUMNS) for rows in expected]
-    cat.backfill().run()
-    less, same = ask()
-    assert same == answers
-    assert less < size / 2
 
 
 @bare

@@ -3,7 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,15 +41,9 @@ def files(*crawls: str, listed: list[str] | None = None) -> dict[str, bytes]:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[[str], PoliteSource]]:
-    sources: list[PoliteSource] = []
-
-    def opening(url: str) -> PoliteSource:
-        sources.append(open_source(url, Settings(cache=tmp_path / "cache"), attempts=1))
-        return sources[-1]
-
-    yield opening
-    for source in sources:
-        source.close()
+    settings = Settings(cache=tmp_path / "cache")
+    with ExitStack() as stack:
+        yield lambda url: stack.enter_context(closing(open_source(url, settings, attempts=1)))
 
 
 @pytest.fixture
@@ -84,40 +78,30 @@ def test_fetches_the_list_once_a_day(
         assert len(server.log) - before == requests
 
 
-@pytest.mark.parametrize(
-    ("stored", "age", "on_host", "found", "requests", "warning"),
-    [
-        pytest.param(
-            *(LISTED, timedelta(days=26, hours=2), ["47", "43"], ["47", "43"], MAX_PROBES),
-            "using the list of 26 days ago and CC-MAIN-2026-47, CC-MAIN-2026-43, found on the data host; other crawls",
-            id="newer crawls",
-        ),
-        pytest.param(
-            *(["CC-MAIN-2026-46"], timedelta(hours=30), [], [], 2), "using the list of 1 day ago", id="recent list"
-        ),
-        pytest.param(*(["CC-MAIN-2026-46"], timedelta(days=-4), [], [], 2), "using the stored list", id="future list"),
-        pytest.param(
-            *([], timedelta(), ["45", "41"], ["45"], 4),
-            "no list is stored and CC-MAIN-2026-45, found on the data host; other crawls may exist",
-            id="no stored list",
-        ),
-        pytest.param(
-            *(["CC-MAIN-2026-41"], timedelta(days=9), ["47", "45"], [], 2),
-            "using the list of 9 days ago; other crawls may exist: name one in full, such as CC-MAIN-2022-05",
-            id="refusal",
-        ),
-    ],
-)
+NOT_REACHABLE: dict[str, tuple[list[str], timedelta, list[str], list[str], int, str]] = {
+    "newer crawls": (
+        *(LISTED, timedelta(days=26, hours=2), ["47", "43"], ["47", "43"], MAX_PROBES),
+        "using the list of 26 days ago and CC-MAIN-2026-47, CC-MAIN-2026-43, found on the data host; other crawls",
+    ),
+    "recent list": (["CC-MAIN-2026-46"], timedelta(hours=30), [], [], 2, "using the list of 1 day ago"),
+    "future list": (["CC-MAIN-2026-46"], timedelta(days=-4), [], [], 2, "using the stored list"),
+    "no stored list": (
+        *([], timedelta(), ["45", "41"], ["45"], 4),
+        "no list is stored and CC-MAIN-2026-45, found on the data host; other crawls may exist",
+    ),
+    "refusal": (
+        *(["CC-MAIN-2026-41"], timedelta(days=9), ["47", "45"], [], 2),
+        "using the list of 9 days ago; other crawls may exist: name one in full, such as CC-MAIN-2022-05",
+    ),
+}
+"""The stored list and its age, weeks of crawls on the host and of those found, requests, warning."""
+
+
+@pytest.mark.parametrize("condition", NOT_REACHABLE)
 def test_finds_newer_crawls_by_their_manifests_while_the_list_is_not_reachable(
-    store: Store,
-    opened: Callable[[str], PoliteSource],
-    stored: list[str],
-    age: timedelta,
-    on_host: list[str],
-    found: list[str],
-    requests: int,
-    warning: str,
+    store: Store, opened: Callable[[str], PoliteSource], condition: str
 ) -> None:
+    stored, age, on_host, found, requests, warning = NOT_REACHABLE[condition]
     refuses = only(manifest_path("CC-MAIN-2026-47"), Kind.DENIED) if on_host and not found else None
     with FaultServer(files(*(f"CC-MAIN-2026-{week}" for week in on_host)), script=refuses) as server:
         with FaultServer(files(listed=stored or None)) as listing:  # else the other could get its port

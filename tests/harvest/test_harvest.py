@@ -11,10 +11,12 @@ import pytest
 
 import catalogue
 from catalogue import errors
-from catalogue.commoncrawl.manifests import IndexFile, parse_manifest
+from catalogue.commoncrawl.manifests import IndexFile, manifest_path, parse_manifest
 from catalogue.errors import OF_ONE_FILE, SourceError, UnknownCrawl
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.parquet.footer import USUAL_TAIL, footer_length
+from catalogue.parquet.thrift import BINARY
+from catalogue.parquet.thrift_encode import encode_struct
 from catalogue.settings import Settings
 from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy
@@ -42,16 +44,12 @@ class Until:
 
 
 def listed(mirror: Path, crawl: str) -> list[IndexFile]:
-    return parse_manifest(crawl, (mirror / manifest_of(crawl)).read_bytes())
-
-
-def manifest_of(crawl: str) -> str:
-    return f"crawl-data/{crawl}/cc-index-table.paths.gz"
+    return parse_manifest(crawl, (mirror / manifest_path(crawl)).read_bytes())
 
 
 def served_files(mirror: Path, crawl: str) -> dict[str, bytes]:
     """Return the index files of a crawl, its manifest and the list of crawls."""
-    paths = [*(file.path for file in listed(mirror, crawl)), manifest_of(crawl), "collinfo.json"]
+    paths = [*(file.path for file in listed(mirror, crawl)), manifest_path(crawl), "collinfo.json"]
     return {path: (mirror / path).read_bytes() for path in paths}
 
 
@@ -102,7 +100,7 @@ def test_makes_one_request_a_file_once(mirror: Path, crawls: list[str], tmp_path
         cat.harvest("all", subsets="all")
         requested = Counter(exchange.path for exchange in server.log)
         files = [file.path for name in crawls for file in listed(mirror, name)]
-        manifests = [manifest_of(name) for name in crawls]
+        manifests = [manifest_path(name) for name in crawls]
         assert requested == Counter([*files, *manifests, "collinfo.json"])
         assert {exchange.method for exchange in server.log} == {"GET"}
         assert all(
@@ -144,26 +142,16 @@ def test_footer_longer_than_the_tail_takes_another_request(
     file = listed(mirror, crawl)[0]
     real = (mirror / file.path).read_bytes()
     # A footer may have fields that are newer than its readers; this one has a long one.
-    footer = footers[file.path][:-1] + _long_field(3 * USUAL_TAIL) + b"\0"
+    footer = footers[file.path][:-1] + encode_struct([(100, BINARY, b"x" * 3 * USUAL_TAIL)])
     data_end = len(real) - 8 - len(footers[file.path])
     content = real[:data_end] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
-    manifest = manifest_of(crawl)
+    manifest = manifest_path(crawl)
     files = {file.path: content, manifest: gzip.compress(file.path.encode())}
     with FaultServer(files) as server, closing(polite(server)) as source:
         run(source, store, crawl)
         assert [exchange.path for exchange in server.log] == [manifest, file.path, file.path]
         assert sum(e.body_bytes_sent for e in server.log[1:]) == len(footer) + 8
     assert stored(store) == {file.path: footer}
-
-
-def _long_field(length: int) -> bytes:
-    """Return an unknown binary field, as the next field of a struct."""
-    varint = b""
-    rest = length
-    while rest > 0x7F:
-        varint += bytes([rest & 0x7F | 0x80])
-        rest >>= 7
-    return bytes([0x08]) + b"\xc8\x01" + varint + bytes([rest]) + b"x" * length
 
 
 def test_continues_after_a_kill(mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes]) -> None:
@@ -278,7 +266,7 @@ def test_refresh_updates_changed_and_removes_unlisted_files(
         twice = cat.captures("*", columns=["url"], subsets="all").to_arrow()
         assert twice.num_rows == sum(cat.files()["num_rows"])
         del served[files[0].path]
-        served[manifest_of(crawl)] = gzip.compress("\n".join(file.path for file in files[1:]).encode())
+        served[manifest_path(crawl)] = gzip.compress("\n".join(file.path for file in files[1:]).encode())
         with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
             cat.captures("*", columns=["fetch_time"], subsets="all").to_arrow()  # URLs may be in the cache
         cat.harvest(crawl, subsets="all", refresh=True)

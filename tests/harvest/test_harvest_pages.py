@@ -28,8 +28,9 @@ def settings(server: LoopbackServer, tmp_path: Path) -> Settings:
     return Settings(source=server.url, cache=tmp_path / "cache", cache_size=0, latency=0.001, bandwidth=1e6)
 
 
-def with_index(mirror: Path) -> str:
-    """A crawl whose files have page indexes."""
+@pytest.fixture(scope="module")
+def crawl(mirror: Path) -> str:
+    """One whose files have page indexes."""
     return max(
         crawl_of(path)
         for path in index_paths(mirror)
@@ -38,11 +39,11 @@ def with_index(mirror: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def stored(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(mirror: Path, crawl: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with page indexes; to be copied."""
     data = tmp_path_factory.mktemp("pages") / "data"
     with Catalogue(Session(data, Settings(source=str(mirror)))) as cat:
-        cat.harvest(with_index(mirror), pages=True)
+        cat.harvest(crawl, pages=True)
     return data
 
 
@@ -52,9 +53,8 @@ def requests(server: LoopbackServer) -> list[str]:
 
 
 def test_one_request_fetches_footer_and_page_indexes(
-    mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path
+    server: LoopbackServer, settings: Settings, tmp_path: Path, crawl: str
 ) -> None:
-    crawl = with_index(mirror)
     messages: list[str] = []
     with Catalogue(Session(tmp_path / "data", settings, notify=messages.append)) as cat:
         (harvested,) = cat.harvest(crawl, subsets="all", pages=True)
@@ -91,9 +91,8 @@ def test_stored_page_indexes_equal_the_file(mirror: Path, stored: Path) -> None:
 
 
 def test_does_not_request_stored_footers(
-    mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path
+    mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path, crawl: str
 ) -> None:
-    crawl = with_index(mirror)
     with Catalogue(Session(tmp_path / "data", settings)) as cat:
         cat.harvest(crawl)
         files = requests(server)
@@ -118,7 +117,7 @@ def test_accepts_files_without_page_indexes(
         assert cat.pages(crawl).empty
 
 
-def test_changed_file_replaces_its_page_indexes(mirror: Path, stored: Path, settings: Settings, tmp_path: Path) -> None:
+def test_changed_file_replaces_its_page_indexes(stored: Path, settings: Settings, tmp_path: Path, crawl: str) -> None:
     with Store(Path(copytree(stored, tmp_path / "data")) / "footers.sqlite") as store:
         (path, *others) = store.keys("files")
         file = store.get("files", path)
@@ -129,4 +128,4 @@ def test_changed_file_replaces_its_page_indexes(mirror: Path, stored: Path, sett
         assert not store.keys("indexes", path)
         assert all(store.keys("indexes", other) for other in others)
     with Catalogue(Session(tmp_path / "data", settings)) as cat:
-        assert path not in set(cat.pages(with_index(mirror)).path)
+        assert path not in set(cat.pages(crawl).path)

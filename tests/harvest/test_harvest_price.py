@@ -11,14 +11,9 @@ from catalogue.settings import Settings
 from tests.support.commands import Command
 
 
-def crawls_with_an_index(command: Command) -> list[str]:
-    rows = command("crawls", "--json").json_lines()
-    return [row["crawl"] for row in rows if row["has_table"]]
-
-
 def test_large_harvests_of_several_crawls_need_consent(command: Command, miniature: Miniature) -> None:
     command = replace(command, source=str(miniature.folder))
-    crawls = crawls_with_an_index(command)
+    crawls = [row["crawl"] for row in command("crawls", "--json").json_lines() if row["has_table"]]
     refused = command("harvest", "--crawl", "all")
     assert refused.status == 2
     count = len(crawls) * (FILES_OF_A_SUBSET + 1)

@@ -1,7 +1,7 @@
 """A harvest that was interrupted: queries and ``status`` say which of the requested files are missing."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,28 +33,20 @@ def crawl(whole_crawls: list[str]) -> str:
     return whole_crawls[0]
 
 
-def interrupt_after(files: int) -> Callable[[Progress], None]:
-    def report(progress: Progress) -> None:
+def harvest_part(cat: Catalogue, crawl: str, files: int) -> None:
+    def interrupt(progress: Progress) -> None:
         if progress.done >= files:
             raise KeyboardInterrupt
 
-    return report
-
-
-def harvest_part(cat: Catalogue, crawl: str, files: int) -> None:
     with pytest.raises(KeyboardInterrupt):
-        cat.harvest(crawl, subsets="all", report=interrupt_after(files))
-
-
-def stored_subsets(cat: Catalogue) -> set[str]:
-    return set(cat.files()["subset"])
+        cat.harvest(crawl, subsets="all", report=interrupt)
 
 
 def test_subsets_that_were_not_reached_are_reported(cat: Catalogue, mirror: Path, crawl: str) -> None:
     warc_files = len(list(mirror.rglob(f"crawl={crawl}/subset=warc/*.parquet")))
     harvest_part(cat, crawl, warc_files)
     found = cat.captures("*.example.com", crawls=crawl, subsets="all", index="columnar")
-    assert stored_subsets(cat) == {"warc"}
+    assert {*cat.files()["subset"]} == {"warc"}
     assert cat.captures("*.example.com", crawls=crawl, index="columnar").complete
     assert not found.complete
     missing = " ".join(found.plan.missing)

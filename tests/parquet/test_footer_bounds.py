@@ -11,17 +11,7 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.parquet.footer import has_page_index, key_bounds
 from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, LIST
-from tests.support.footers import (
-    KEY,
-    STATUS,
-    TIME,
-    Items,
-    Struct,
-    decoded,
-    field,
-    made,
-    small_file,
-)
+from tests.support.footers import KEY, STATUS, TIME, Items, Struct, decoded, field, made, small_file
 from tests.support.mirrors import read_footer
 
 
@@ -172,9 +162,11 @@ def test_ignores_times_outside_the_calendar(first: int, last: int, *, known: boo
     assert decoded(footer).row_groups[0].chunks["fetch_time"].milliseconds == ((first, last) if known else None)
 
 
-def test_chunks_without_statistics() -> None:
+@pytest.mark.parametrize("instead", [{}, {12: (I32, 5)}], ids=["nothing", "a number"])
+def test_chunks_without_statistics(instead: Struct) -> None:
     footer = made(small_file())
     del footer.meta(0, KEY)[12]
+    footer.meta(0, KEY).update(instead)
     chunk = decoded(footer).row_groups[0].chunks[KEY_COLUMN]
     assert (chunk.bounds, chunk.null_count) == (None, None)
 

@@ -11,8 +11,6 @@ from catalogue.parquet.thrift import I32, STRUCT, Reader
 from catalogue.parquet.thrift_encode import encode_struct
 from tests.support.paged import FEW, KEY, OTHER_KINDS, PLAIN, ROWS, header, overridden, part
 
-# Pages that are not what an index says of them
-
 
 @pytest.mark.parametrize("page", ["1.0", "2.0"])
 @pytest.mark.parametrize("name", [KEY, PLAIN, FEW])

@@ -28,8 +28,6 @@ from tests.support.mirrors import index_paths, read_footer
 from tests.support.page_indexes import encode_column_index, encode_offset_index, located_by_headers
 from tests.support.paged import FEW, KEY, PLAIN, overall_of, pages_of, part, parts, written
 
-# As written
-
 
 @pytest.mark.parametrize("dictionary", [True, False])
 @pytest.mark.parametrize("page", ["1.0", "2.0"])
@@ -139,9 +137,6 @@ def test_chunk_of_nulls() -> None:
     assert overall_of(index) is None
 
 
-# Decoded as encoded
-
-
 BOUNDS = st.one_of(
     st.none(), st.tuples(st.binary(max_size=9), st.binary(max_size=9)).map(lambda pair: Bounds(min(pair), max(pair)))
 )
@@ -167,9 +162,6 @@ def test_round_trip_of_offset_indexes(pages: list[tuple[int, int]]) -> None:
     assert decode_offset_index(encode_offset_index(index), chunk, rows[-1]) == index
 
 
-# Which pages hold which rows
-
-
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=20), st.data())
 def test_covering_returns_exactly_the_pages_of_the_rows(sizes: list[int], data: st.DataObject) -> None:
     first_rows = (0, *(sum(sizes[: page + 1]) for page in range(len(sizes))))
@@ -185,9 +177,6 @@ def test_covering_returns_exactly_the_pages_of_the_rows(sizes: list[int], data: 
         assert run
         assert index.rows(run) == range(first_rows[run.start], first_rows[run.stop])
         assert index.extent(run) == ByteRange(100 + 10 * run.start, 100 + 10 * run.stop)
-
-
-# Bounds that were cut
 
 
 def cut_as_by_parquet_mr(text: str, length: int, *, greatest: bool) -> bytes:

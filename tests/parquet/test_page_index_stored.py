@@ -92,43 +92,32 @@ def test_derived_offset_indexes_of_earlier_versions_are_ignored() -> None:
 @pytest.mark.parametrize(
     "packed",
     [
-        b"",
-        b"\n",
-        b"null\n",
-        b"[]\n",
-        b'"text"\n',
-        b"\xff\n",
-        b"{}\n",
+        *(b"", b"\n", b"null\n", b"[]\n", b'"text"\n', b"\xff\n", b"{}\n", b"[" * 100_000 + b"\n", b"9" * 5000 + b"\n"),
         b'{"own": false, "column_index": 0}\n',
         b'{"own": false, "offset_indexes": []}\n',
         b'{"column_index": 0, "offset_indexes": []}\n',
         b'{"own": 0, "column_index": 0, "offset_indexes": []}\n',
-        b'{"own": false, "column_index": 1, "offset_indexes": []}\n',
         b'{"own": false, "column_index": 1, "offset_indexes": []}\nab',
         b'{"own": false, "column_index": 0, "offset_indexes": [["a", 1]]}\n',
         b'{"own": false, "column_index": 0, "offset_indexes": [["a", 1]]}\nab',
         b'{"own": false, "column_index": 2, "offset_indexes": [["a", -1]]}\na',
         b'{"own": false, "column_index": -1, "offset_indexes": [["a", 2]]}\na',
-        b'{"own": false, "column_index": Infinity, "offset_indexes": []}\n',
-        b'{"own": false, "column_index": 1e999, "offset_indexes": []}\n',
-        b'{"own": false, "column_index": NaN, "offset_indexes": []}\n',
-        b'{"own": false, "column_index": 0.0, "offset_indexes": []}\n',
-        b'{"own": false, "column_index": "0", "offset_indexes": []}\n',
+        *(
+            b'{"own": false, "column_index": %b, "offset_indexes": []}\n' % value
+            for value in (b"1", b"Infinity", b"1e999", b"NaN", b"0.0", b'"0"')
+        ),
         b'{"own": false, "column_index": true, "offset_indexes": []}\na',
         b'{"own": false, "column_index": 0, "offset_indexes": [["a", Infinity]]}\n',
         b'{"own": false, "column_index": 0, "offset_indexes": ["a1"]}\na',
         b'{"own": false, "column_index": 0, "offset_indexes": [[null, 1]]}\na',
         b'{"own": false, "column_index": 0, "offset_indexes": [["a", 1, 1]]}\na',
         b'{"own": false, "column_index": 0, "offset_indexes": 0}\n',
-        b'{"own": false, "column_index": 0, "offset_indexes": [], "bounds": ["b", "a"]}\n',
-        b'{"own": false, "column_index": 0, "offset_indexes": [], "bounds": ["a"]}\n',
-        b'{"own": false, "column_index": 0, "offset_indexes": [], "bounds": [1, 2]}\n',
-        b'{"own": false, "column_index": 0, "offset_indexes": [], "bounds": null}\n',
-        b'{"own": false, "column_index": 0, "offset_indexes": [], "bounds": ["a", "\\u0439"]}\n',
+        *(
+            b'{"own": false, "column_index": 0, "offset_indexes": [], "bounds": %b}\n' % bounds
+            for bounds in (b'["b", "a"]', b'["a"]', b"[1, 2]", b"null", b'["a", "\\u0439"]')
+        ),
         b'{"own": true, "column_index": 3, "offset_indexes": []}\nabc',
         b'{"own": true, "column_index": 1, "offset_indexes": []}\n\0',
-        b"[" * 100_000 + b"\n",
-        b"9" * 5000 + b"\n",
     ],
 )
 def test_rejects_invalid_packed_indexes(packed: bytes) -> None:

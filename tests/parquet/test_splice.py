@@ -1,7 +1,7 @@
 """pyarrow reads the same rows from a spliced file as from the complete file."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -53,15 +53,9 @@ def check_file(data: bytes) -> int:
     return checked
 
 
-# Whole chunks
-
-
 @pytest.mark.parametrize("version", ["1.0", "2.4", "2.6"])
 def test_versions_of_the_format(wide: pa.Table, version: str) -> None:
     assert check_file(write(wide, version=version, compression="gzip")) == wide.num_columns
-
-
-# Some pages of a chunk
 
 
 def located(data: bytes, chunk: ColumnChunk, num_rows: int) -> OffsetIndex:
@@ -96,11 +90,6 @@ def picked(
     return file
 
 
-def rows_of(index: OffsetIndex, pages: Iterable[int], values: pa.Array) -> pa.ChunkedArray:
-    runs = [index.rows(range(page, page + 1)) for page in pages]
-    return pa.chunked_array([values.slice(run.start, len(run)) for run in runs], values.type)
-
-
 def check_selections(
     compared: Counter[str], data: bytes, footer: Footer, chunk: ColumnChunk, values: pa.Array, **options: Any
 ) -> None:
@@ -113,7 +102,9 @@ def check_selections(
         dictionary = chunk.range.start < index.offsets[0] and (coded is None or pages[0] < coded)
         found = read(picked(data, footer, chunk, index, pages, dictionary=dictionary), **options)
         assert found.type == values.type
-        assert found.equals(rows_of(index, pages, values)), (chunk.column.name, pages)
+        runs = [index.rows(range(page, page + 1)) for page in pages]
+        expected = pa.chunked_array([values.slice(run.start, len(run)) for run in runs], values.type)
+        assert found.equals(expected), (chunk.column.name, pages)
         compared["in all"] += 1
         compared["with gaps"] += pages[-1] - pages[0] >= len(pages)
         compared["without the dictionary of their chunk"] += not dictionary and chunk.range.start < index.offsets[0]

@@ -9,6 +9,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
+from catalogue.commoncrawl.crawls import newest_first
 from catalogue.settings import Settings
 
 
@@ -25,3 +26,26 @@ def columnar(
     data = copytree(whole_data, tmp_path_factory.mktemp("columnar") / "data")
     with catalogue.open(data, settings=whole_settings) as cat:
         yield cat
+
+
+@pytest.fixture(scope="module")
+def crawls(columnar: Catalogue) -> list[str]:
+    """Newest first."""
+    return newest_first(columnar.session.metadata().crawls)
+
+
+@pytest.fixture(scope="module")
+def newest(crawls: list[str]) -> str:
+    return crawls[0]
+
+
+@pytest.fixture
+def copied(whole_mirror: Path, tmp_path: Path) -> Path:
+    """A copy of the mirror that a test may change."""
+    return Path(copytree(whole_mirror, tmp_path / "mirror"))
+
+
+@pytest.fixture(scope="module")
+def some(whole_crawls: list[str]) -> list[str]:
+    """The oldest of them and the newest: all subsets, and a dozen files."""
+    return [whole_crawls[0], whole_crawls[-1]]

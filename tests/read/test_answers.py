@@ -4,8 +4,6 @@ import random
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
-from itertools import islice
 from pathlib import Path
 from shutil import copytree
 
@@ -16,9 +14,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue, Match
-from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.commoncrawl.schema import SCHEMA
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
 from tests.support.amounts import EXAMPLES, in_part, in_soak
@@ -169,23 +165,6 @@ def test_explicit_matches_equal_full_scans(harvested: Catalogue, scan: Scan, mat
         assert rows_of(harvested.captures(text, match=match, columns=IDENTITY, subsets="all").to_arrow()) == expected
 
 
-@in_part(3)
-@pytest.mark.parametrize("subset", ["warc", "crawldiagnostics", "robotstxt"])
-def test_single_crawls_and_subsets_equal_full_scans(
-    harvested: Catalogue, all_rows: pa.Table, scan: Scan, subset: str
-) -> None:
-    crawls = sorted(set(pc.unique(all_rows.filter(pc.field("subset") == subset).column("crawl")).to_pylist()))
-    assert crawls
-    columns = [*LEAST, "fetch_time"]
-    for number, crawl in enumerate(crawls):
-        here = (pc.field("crawl") == crawl) & (pc.field("subset") == subset)
-        # A crawl meets half of the kinds of patterns, and the next one the others.
-        for text in islice(random_patterns(all_rows.filter(here), 11, seed=number), number % 2, None, 2):
-            expected = rows_of(scan([parse_pattern(text)], columns=columns).filter(here), columns)
-            found = harvested.captures(text, crawls=crawl, subsets=subset, columns=columns)
-            assert rows_of(found.to_arrow(), columns) == expected, text
-
-
 def test_returns_every_column_of_every_era(harvested: Catalogue, all_rows: pa.Table, scan: Scan) -> None:
     """All columns have values here that have any."""
     found = harvested.captures(SOME, columns=SCHEMA.names, subsets="all").to_arrow()
@@ -231,46 +210,15 @@ def test_where_equals_full_scans(harvested: Catalogue, scan: Scan, condition: st
 
 @in_soak
 def test_times_equal_full_scans(harvested: Catalogue, all_rows: pa.Table) -> None:
-    times = sorted(pc.unique(all_rows.column("fetch_time")).to_pylist())
-    columns = [*LEAST, "fetch_time"]
-    chance = random.Random(5)
-    for _ in range(2):
-        first, last = sorted(chance.sample(times, 2))
-        found = harvested.captures(
-            "*", from_=f"{first:%Y%m%d%H%M%S}", to=f"{last:%Y%m%d%H%M%S}", columns=columns, subsets="all"
-        )
-        inside = all_rows.filter(
-            pc.and_(
-                pc.greater_equal(all_rows.column("fetch_time"), pa.scalar(first.replace(microsecond=0))),
-                pc.less(all_rows.column("fetch_time"), pa.scalar(last.replace(microsecond=0) + timedelta(seconds=1))),
-            )
-        )
+    columns, times = [*LEAST, "fetch_time"], all_rows.column("fetch_time")
+    chosen = random.Random(5).sample(sorted(pc.unique(times).to_pylist()), 4)
+    for form, unit, some in (("%Y%m%d%H%M%S", "second", chosen), ("%Y-%m-%d", "day", [chosen[0]] * 2)):
+        first, last = min(some), max(some)
+        found = harvested.captures("*", from_=f"{first:{form}}", to=f"{last:{form}}", columns=columns, subsets="all")
+        low, high, each = (pc.floor_temporal(at, unit=unit) for at in (*pa.array([first, last], times.type), times))
+        inside = all_rows.filter(pc.and_(pc.greater_equal(each, low), pc.less_equal(each, high)))
+        assert inside.num_rows
         assert in_order(found.to_arrow(), columns).equals(in_order(inside, columns))
-    day = times[len(times) // 2].astimezone(UTC).date()
-    whole_day = harvested.captures("*", from_=f"{day}", to=f"{day}", columns=["fetch_time"], subsets="all").to_arrow()
-    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    inside = (pc.field("fetch_time") >= start) & (pc.field("fetch_time") < start + timedelta(days=1))
-    assert whole_day.num_rows == all_rows.filter(inside).num_rows > 0
-
-
-def test_limit_returns_the_first_rows(harvested: Catalogue) -> None:
-    found = harvested.captures("*.example.com", columns=IDENTITY, subsets="all")
-    whole = found.to_arrow()
-    assert found.to_arrow() == whole
-    for limit in (0, 1, 7, whole.num_rows, whole.num_rows + 5):
-        some = harvested.captures("*.example.com", columns=IDENTITY, limit=limit, subsets="all")
-        assert some.to_arrow() == whole.slice(0, limit)
-        assert not some.plan.exact
-
-
-def test_the_newest_crawl_comes_first_and_in_it_warc(harvested: Catalogue) -> None:
-    whole = harvested.captures("*.example.com", columns=["fetch_status"], subsets="all").to_arrow()
-    newest = newest_first(whole.column("crawl").to_pylist())
-    found = list(zip(*(whole.column(name).to_pylist() for name in ("crawl", "subset")), strict=True))
-    assert found == sorted(found, key=lambda part: (newest.index(part[0]), SUBSETS.index(part[1])))
-    assert {subset for _, subset in found} >= {"warc", "crawldiagnostics"}
-    few = harvested.captures("*", columns=["fetch_status"], limit=9, subsets="all").to_arrow().to_pylist()
-    assert {(row["subset"], row["crawl"]) for row in few} == {("warc", stored_crawls(harvested.session)[0])}
 
 
 def test_orders_by_key_time_and_crawl(harvested: Catalogue) -> None:

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import copytree, rmtree
 from typing import Any
 
 import pyarrow as pa
@@ -17,12 +16,11 @@ from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.lines import COLUMNS, lines_of
-from catalogue.commoncrawl.crawls import SUBSETS, newest_first
 from catalogue.errors import BadCdx, FileChanged, NotFound, NotHarvested, QueryError
 from catalogue.settings import Settings
-from tests.read.test_answers import in_order
 from tests.support.amounts import in_part, in_soak
-from tests.support.cdx_indexes import CdxIndex, make_index
+from tests.support.block_lists import CRAWL, write_list
+from tests.support.cdx_indexes import make_index, read_index, replace_index
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.faults import Fault, FaultServer, Kind, Request
@@ -30,36 +28,11 @@ from tests.support.faults import Fault, FaultServer, Kind, Request
 READ = [*COLUMNS, "crawl", "subset"]
 
 
-@pytest.fixture(scope="module")
-def crawls(columnar: Catalogue) -> tuple[str, ...]:
-    return columnar.session.metadata().crawls
-
-
-@pytest.fixture(scope="module")
-def newest(crawls: tuple[str, ...]) -> str:
-    return newest_first(crawls)[0]
-
-
 @pytest.fixture
 def small_mirror(whole_mirror: Path, newest: str, tmp_path: Path) -> Path:
     """A copy of the CDX index of the newest crawl."""
-    folder = tmp_path / "mirror"
-    copytree(whole_mirror / index_folder(newest), folder / index_folder(newest))
-    (folder / shards_path(newest)).parent.mkdir(parents=True)
-    (folder / shards_path(newest)).write_bytes((whole_mirror / shards_path(newest)).read_bytes())
-    return folder
-
-
-def write_index(folder: Path, index: CdxIndex) -> None:
-    shards = gzip.compress("\n".join(index.shards).encode())
-    for path, data in (index.files | {shards_path(index.crawl): shards}).items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(data)
-
-
-def comparable(table: pa.Table) -> pa.Table:
-    """Rows in some order."""
-    return in_order(table, table.schema.names)
+    replace_index(tmp_path / "mirror", read_index(whole_mirror, newest))
+    return tmp_path / "mirror"
 
 
 @in_part(3)
@@ -73,29 +46,18 @@ def comparable(table: pa.Table) -> pa.Table:
     ],
     ids=" ".join,
 )
-def test_conditions_hold_in_both_indexes(
-    columnar: Catalogue, crawls: tuple[str, ...], conditions: dict[str, Any]
-) -> None:
+def test_conditions_hold_in_both_indexes(columnar: Catalogue, crawls: list[str], conditions: dict[str, Any]) -> None:
     patterns = ["*.example.com"]
     if "exact_url" in conditions:
         urls = columnar.captures("*.example.com", columns=["url"], subsets="all").to_arrow().column("url").to_pylist()
         patterns = random.Random(4).sample(sorted({url for url in urls if "*" not in url}), 20)
     columns = ["url_surtkey"] if "unique" in conditions else ["url_surtkey", "fetch_time", "fetch_status"]
     one, other = (
-        columnar.captures(patterns, crawls=[*crawls], columns=columns, index=index, **conditions).to_arrow()
+        columnar.captures(patterns, crawls=crawls, columns=columns, index=index, **conditions).to_arrow()
         for index in ("columnar", "cdx")
     )
     assert other.equals(one)
     assert other.num_rows
-
-
-def test_order_of_subsets_does_not_depend_on_the_order_in_the_query(columnar: Catalogue, newest: str) -> None:
-    subsets = ["robotstxt", "crawldiagnostics", "warc"]
-    for index in ("columnar", "cdx"):
-        rows = columnar.captures("*.com", crawls=newest, subsets=subsets, columns=["url_surtkey"], index=index)
-        found = rows.to_arrow().column("subset").to_pylist()
-        assert found == sorted(found, key=SUBSETS.index)
-        assert len({*found}) > 1
 
 
 def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_path: Path) -> None:
@@ -114,8 +76,7 @@ def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_pa
         )
         crawl_of(folder, rows, crawl=crawl, row_group_size=1)
         (batch,) = rows.to_batches()
-        index = make_index(crawl, lines_of(batch), lines_a_block=1)
-        write_index(folder, index)
+        replace_index(folder, make_index(crawl, lines_of(batch), lines_a_block=1))
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(folder))) as cat:
         for crawl in ("CC-MAIN-2014-10", "CC-MAIN-2022-33"):
             harvest_footers(cat, crawl)
@@ -140,7 +101,7 @@ def test_many_urls_read_each_block_once(columnar: Catalogue, newest: str) -> Non
     urls = random.Random(6).sample(sorted({url for url in rows if "*" not in url}), 300)
     words: dict[str, Any] = {"crawls": newest, "columns": READ, "subsets": "all"}
     one, other = (columnar.captures(urls, **words, index=index) for index in ("columnar", "cdx"))
-    assert comparable(other.to_arrow()).equals(comparable(one.to_arrow()))
+    assert other.to_arrow().equals(one.to_arrow())
     read = [(read.path, read.range) for planned in other.plan.blocks for read in planned.reads]
     ends: dict[str, int] = {}
     for path, extent in read:
@@ -156,7 +117,7 @@ def test_blocks_are_read_by_several_requests_where_requests_are_not_limited(
     (batch,) = (
         columnar.captures("*.com", crawls=newest, columns=READ, ordered=True, subsets="all").to_arrow().to_batches()
     )
-    write_index(tmp_path / "mirror", make_index(newest, lines_of(batch)))
+    replace_index(tmp_path / "mirror", make_index(newest, lines_of(batch)))
     with FaultServer(tmp_path / "mirror") as server:
         answers, requests = [], []
         for rate in (None, 1000.0):
@@ -219,26 +180,6 @@ def test_cost_of_blocks_is_checked_after_the_search(small_mirror: Path, newest: 
         assert asks(*words, "--max-bytes", str(max(estimate["bytes"], exact["bytes"]))).status == 0
 
 
-def test_searches_once_in_a_session(small_mirror: Path, newest: str, tmp_path: Path) -> None:
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat:
-        found = cat.captures("example.com/", crawls=newest, index="cdx", subsets="all")
-        assert found.plan.searched
-        rows = found.to_arrow()
-        before = cat.session.requests
-        again = cat.captures("example.com/", crawls=newest, index="cdx", subsets="all")
-        assert again.plan.exact
-        assert again.to_arrow() == rows
-        assert cat.session.requests - before == again.plan.requests
-
-
-def changed(path: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    def apply(folder: Path) -> None:
-        (file,) = folder.glob(path)
-        file.write_bytes(change(file.read_bytes()))
-
-    return apply
-
-
 def without_last_shard(data: bytes) -> bytes:
     lines = data.splitlines(keepends=True)
     last = lines[-1].split(b"\t")[1]
@@ -248,27 +189,24 @@ def without_last_shard(data: bytes) -> bytes:
 LIST, LAST_SHARD = "cc-index/collections/*/indexes/cluster.idx", "cc-index/collections/*/indexes/cdx-00000.gz"
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        changed(LIST, lambda data: data[:-7]),
-        changed(LIST, without_last_shard),
-        changed(LIST, lambda _: b""),
-        changed(LIST, lambda data: data.replace(b"\t1\n", b"\t2\n", 1)),
-        changed(LAST_SHARD, lambda data: data + b"\0"),
-        changed(LAST_SHARD, lambda data: b"\0" * len(data)),
-        changed(LAST_SHARD, lambda data: gzip.compress(b"x 1 {}\n").ljust(len(data), b"\0")),
-        changed("crawl-data/*/cc-index.paths.gz", lambda data: data[:-3]),
-        changed("crawl-data/*/cc-index.paths.gz", lambda _: gzip.compress(b"nothing\n")),
-    ],
-    ids=[
-        *("list ends within a line", "list lacks a shard", "list is empty", "numbers of blocks are wrong"),
-        *("shard is longer", "shard is not gzip", "block has other lines"),
-        *("list of files is truncated", "list of files has no shard"),
-    ],
-)
-def test_damage_is_an_error(small_mirror: Path, newest: str, tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    damage(small_mirror)
+DAMAGE: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "list ends within a line": (LIST, lambda data: data[:-7]),
+    "list lacks a shard": (LIST, without_last_shard),
+    "list is empty": (LIST, lambda _: b""),
+    "numbers of blocks are wrong": (LIST, lambda data: data.replace(b"\t1\n", b"\t2\n", 1)),
+    "shard is longer": (LAST_SHARD, lambda data: data + b"\0"),
+    "shard is not gzip": (LAST_SHARD, lambda data: b"\0" * len(data)),
+    "block has other lines": (LAST_SHARD, lambda data: gzip.compress(b"x 1 {}\n").ljust(len(data), b"\0")),
+    "list of files is truncated": ("crawl-data/*/cc-index.paths.gz", lambda data: data[:-3]),
+    "list of files has no shard": ("crawl-data/*/cc-index.paths.gz", lambda _: gzip.compress(b"nothing\n")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_an_error(small_mirror: Path, newest: str, tmp_path: Path, damage: str) -> None:
+    pattern, change = DAMAGE[damage]
+    (file,) = small_mirror.glob(pattern)
+    file.write_bytes(change(file.read_bytes()))
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat:
         with pytest.raises(BadCdx) as raised:
             cat.captures("*", crawls=newest, index="cdx", subsets="all").to_arrow()
@@ -276,17 +214,12 @@ def test_damage_is_an_error(small_mirror: Path, newest: str, tmp_path: Path, dam
 
 
 def test_changed_list_is_an_error_once(tmp_path: Path) -> None:
-    crawl, folder = "CC-MAIN-2022-33", tmp_path / "mirror"
     lines = make_list(20_000)
-    shards = 1 + int(lines.splitlines()[-1].split(b"\t")[1][len("cdx-") : len("cdx-00000")])
-    names = "".join(f"{index_folder(crawl)}/cdx-{number:05}.gz\n" for number in range(shards))
-    for path, data in {list_path(crawl): lines, shards_path(crawl): gzip.compress(names.encode())}.items():
-        (folder / path).parent.mkdir(parents=True)
-        (folder / path).write_bytes(data)
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(folder))) as cat:
-        assert cat.captures("nowhere.de/", crawls=crawl, index="cdx", subsets="all").fetch_indexes().exact
-        (folder / list_path(crawl)).write_bytes(lines[: lines.rindex(b"\n", 0, -1) + 1])
-        again = cat.captures("nowhere.br/", crawls=crawl, index="cdx", subsets="all")
+    write_list(tmp_path / "mirror", lines)
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path / "mirror"))) as cat:
+        assert cat.captures("nowhere.de/", crawls=CRAWL, index="cdx", subsets="all").fetch_indexes().exact
+        (tmp_path / "mirror" / list_path(CRAWL)).write_bytes(lines[: lines.rindex(b"\n", 0, -1) + 1])
+        again = cat.captures("nowhere.br/", crawls=CRAWL, index="cdx", subsets="all")
         with pytest.raises(FileChanged):
             again.fetch_indexes()
         assert again.fetch_indexes().exact
@@ -297,10 +230,8 @@ def test_changed_list_is_an_error_once(tmp_path: Path) -> None:
 def test_replaced_index_is_an_error_once(
     small_mirror: Path, newest: str, tmp_path: Path, known: str, replaced: dict[str, int]
 ) -> None:
-    files = sorted((small_mirror / index_folder(newest)).glob("cdx-*.gz"))
-    lines = [line for file in files for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
-    rmtree(small_mirror / index_folder(newest))
-    write_index(small_mirror, make_index(newest, lines))
+    lines = [line.decode().rstrip("\n") for line in read_index(small_mirror, newest).lines]
+    replace_index(small_mirror, make_index(newest, lines))
     url = json.loads(lines[len(lines) * 3 // 4].split(" ", 2)[2])["url"]
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror), cache_size=0)) as cat:
 
@@ -311,8 +242,7 @@ def test_replaced_index_is_an_error_once(
             cat.harvest(newest, index="cdx")
         expected = rows()
         assert expected.num_rows
-        rmtree(small_mirror / index_folder(newest))
-        write_index(small_mirror, make_index(newest, lines, **replaced))
+        replace_index(small_mirror, make_index(newest, lines, **replaced))
         with pytest.raises((BadCdx, FileChanged, NotFound)):
             rows()
         assert rows() == expected
@@ -360,14 +290,14 @@ def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path,
 
 
 @pytest.mark.parametrize("index", ["cdx", "auto"])
-def test_rows_of_two_versions_of_a_file_are_an_error(whole_mirror: Path, index: str, tmp_path: Path) -> None:
+def test_rows_of_two_versions_of_a_file_are_an_error(
+    whole_mirror: Path, newest: str, index: str, tmp_path: Path
+) -> None:
     """Nothing is stored, so no request names a version."""
-    crawl = max(path.name for path in (whole_mirror / "cc-index/collections").iterdir())
-    shards = sorted((whole_mirror / index_folder(crawl)).glob("cdx-*.gz"))
-    lines = [line for shard in shards for line in gzip.decompress(shard.read_bytes()).decode().splitlines()]
-    made = make_index(crawl, lines, blocks_a_shard=len(lines))
+    lines = [line.decode().rstrip("\n") for line in read_index(whole_mirror, newest).lines]
+    made = make_index(newest, lines, blocks_a_shard=len(lines))
     (shard,) = made.shards
-    served = made.files | {shards_path(crawl): gzip.compress(shard.encode())}
+    served = made.files | {shards_path(newest): gzip.compress(shard.encode())}
     urls = [json.loads(line.split(" ", 2)[2])["url"] for line in (lines[0], lines[-1])]
 
     def replaced(request: Request) -> Fault | None:
@@ -377,7 +307,7 @@ def test_rows_of_two_versions_of_a_file_are_an_error(whole_mirror: Path, index: 
         with FaultServer(served, script=script) as server:
             settings = Settings(source=server.url, cache=tmp_path / f"cache of {script}")
             with catalogue.open(tmp_path / f"data of {script}", settings=settings) as cat:
-                found = cat.captures(urls, crawls=crawl, subsets="all", index=index)
+                found = cat.captures(urls, crawls=newest, subsets="all", index=index)
                 if script:
                     with pytest.raises(FileChanged, match="was replaced while it was read"):
                         found.to_arrow()

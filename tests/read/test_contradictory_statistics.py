@@ -27,16 +27,11 @@ CONDITIONS = ["number = 3", "number > 5", "text = 'text2'", "text LIKE 'text4%'"
 PATTERNS = {"key*": "k LIKE 'key%'", "key02*": "k LIKE 'key02%'", "key031": "k = 'key031'", "key0*": "k LIKE 'key0%'"}
 
 
-def all_null(footer: Made, group: int, column: int) -> None:
-    field(footer.statistics(group, column), 3, 20)
+Edit = Callable[[Made, int, int], object]
 
 
-def more_nulls_than_values(footer: Made, group: int, column: int) -> None:
-    field(footer.statistics(group, column), 3, 23)
-
-
-def negative_nulls(footer: Made, group: int, column: int) -> None:
-    field(footer.statistics(group, column), 3, -1)
+def nulls(count: int) -> Edit:
+    return lambda footer, group, column: field(footer.statistics(group, column), 3, count)
 
 
 def counted_once_a_page(footer: Made, group: int, column: int) -> None:
@@ -62,8 +57,8 @@ def unknown_order(footer: Made, _: int, column: int) -> None:
             statistics.pop(deprecated, None)
 
 
-EDITS = [all_null, more_nulls_than_values, negative_nulls, counted_once_a_page, swapped_bounds, unknown_order]
-Edit = Callable[[Made, int, int], None]
+EDITS: list[Edit] = [nulls(20), nulls(23), nulls(-1), counted_once_a_page, swapped_bounds, unknown_order]
+"""All values are null, more than there are, or fewer than none."""
 
 
 @settings(max_examples=EXAMPLES // 2)

@@ -11,7 +11,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.crawls import KEY_COLUMN, newest_first
+from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import FormatError
 from catalogue.session import Session
 from catalogue.settings import Settings
@@ -38,11 +38,6 @@ class Damage:
         return Fault(Kind.FLIPPED_BIT, variant=self.variant) if self.seen - 1 in self.numbers else None
 
 
-@pytest.fixture(scope="module")
-def crawl(columnar: Catalogue) -> str:
-    return newest_first(columnar.session.metadata().crawls)[0]
-
-
 @pytest.fixture
 def damage() -> Damage:
     return Damage()
@@ -55,50 +50,50 @@ def reading(whole_mirror: Path, damage: Damage, settings: Settings, tmp_path: Pa
 
 
 @pytest.fixture
-def data(reading: Settings, tmp_path: Path, crawl: str) -> Path:
+def data(reading: Settings, tmp_path: Path, newest: str) -> Path:
     with catalogue.open(tmp_path / "data", settings=reading) as cat:
-        cat.harvest(crawl)
+        cat.harvest(newest)
     return tmp_path / "data"
 
 
-def rows(cat: Catalogue, crawl: str, index: str, pattern: str = "*.com") -> pa.Table:
-    return cat.captures(pattern, crawls=crawl, index=index, columns=["url_surtkey", "url"]).to_arrow()
+def rows(cat: Catalogue, newest: str, index: str, pattern: str = "*.com") -> pa.Table:
+    return cat.captures(pattern, crawls=newest, index=index, columns=["url_surtkey", "url"]).to_arrow()
 
 
 @pytest.mark.parametrize(("index", "end"), FILES)
 def test_queries_work_again_after_damaged_responses(
-    columnar: Catalogue, data: Path, reading: Settings, damage: Damage, crawl: str, index: str, end: str
+    columnar: Catalogue, data: Path, reading: Settings, damage: Damage, newest: str, index: str, end: str
 ) -> None:
     with catalogue.open(data, settings=reading) as cat:
         damage.end, damage.numbers = end, range(1000)
         with pytest.raises(FormatError):
-            rows(cat, crawl, index)
+            rows(cat, newest, index)
         damage.numbers = range(0)
     with catalogue.open(data, settings=reading) as cat:
-        assert rows(cat, crawl, index).equals(rows(columnar, crawl, index))
+        assert rows(cat, newest, index).equals(rows(columnar, newest, index))
 
 
 @pytest.mark.parametrize(("index", "end"), FILES[:2])
 def test_one_damaged_response_is_requested_again(
-    columnar: Catalogue, data: Path, reading: Settings, damage: Damage, crawl: str, index: str, end: str
+    columnar: Catalogue, data: Path, reading: Settings, damage: Damage, newest: str, index: str, end: str
 ) -> None:
     """Any of pages, page indexes or blocks, and any byte that is used."""
     damage.end = end
     for pattern in ("*.com", "www.example.com/*"):
-        expected, requests = rows(columnar, crawl, index, pattern), []
+        expected, requests = rows(columnar, newest, index, pattern), []
         for trial in range(16):
             damage.seen, damage.numbers, damage.variant = 0, range(trial % 8, trial % 8 + 1), trial * 4001
             place = data.with_name(f"{len(pattern)} {trial}")
             with catalogue.open(copytree(data, place), settings=replace(reading, cache=place / "cache")) as cat:
-                assert rows(cat, crawl, index, pattern).equals(expected)
+                assert rows(cat, newest, index, pattern).equals(expected)
                 requests.append(damage.seen)
-                assert not cat.captures(pattern, crawls=crawl, index=index).plan.warnings
-                assert rows(cat, crawl, index, pattern).equals(expected)
+                assert not cat.captures(pattern, crawls=newest, index=index).plan.warnings
+                assert rows(cat, newest, index, pattern).equals(expected)
         assert len({*requests}) > 1
 
 
 def test_damaged_page_indexes_are_not_harvested(
-    whole_mirror: Path, settings: Settings, crawl: str, tmp_path: Path
+    whole_mirror: Path, settings: Settings, newest: str, tmp_path: Path
 ) -> None:
     def in_key_index(request: Request) -> Fault | None:
         """Change a bit of the index of the keys in the first response for a file."""
@@ -113,7 +108,7 @@ def test_damaged_page_indexes_are_not_harvested(
     with FaultServer(whole_mirror, script=in_key_index) as server:
         reading = replace(settings, source=server.url, cache=tmp_path / "cache")
         with catalogue.open(tmp_path / "data", settings=reading) as cat:
-            cat.harvest(crawl, pages=True)
+            cat.harvest(newest, pages=True)
             checked = cat.check(read_subset="100%")
     assert checked.compared
     assert not checked.findings

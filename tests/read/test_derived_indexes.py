@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,10 +19,9 @@ from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.schema import index_key
 from tests.harvest.test_backfill import without_statistics
-from tests.support.amounts import in_part, in_soak
+from tests.support.amounts import in_part
 from tests.support.crawls import CRAWL, crawl_of, harvest_footers, table
-from tests.support.mirrors import read_footer
-from tests.support.page_indexes import encode_column_index, encode_offset_index, located_by_headers, packed_as_derived
+from tests.support.page_indexes import encode_column_index, packed_as_derived
 
 ROWS, GROUPS = 1000, 5
 STREAMS = [f"com,host{n % 2})/{n // 2:05}" for n in range(ROWS * GROUPS)]
@@ -30,43 +29,24 @@ STREAMS = [f"com,host{n % 2})/{n // 2:05}" for n in range(ROWS * GROUPS)]
 COLUMNS = [KEY_COLUMN, "url", "fetch_status"]
 
 
-def remove_statistics(path: Path) -> None:
-    path.write_bytes(without_statistics(path.read_bytes()))
-
-
 @pytest.fixture(params=["without bounds", "with bounds", "with bounds and page index"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    change = remove_statistics if request.param == "without bounds" else (lambda _: None)
-    page_index = request.param.endswith("page index")
-    return crawl_of(
-        tmp_path / "source",
-        table(STREAMS),
-        change=change,
-        write_page_index=page_index,
-        data_page_size=1 << 11,
-        write_batch_size=100,
-        row_group_size=ROWS,
-    )
+    def change(path: Path) -> None:
+        if request.param == "without bounds":
+            path.write_bytes(without_statistics(path.read_bytes()))
+
+    pages: dict[str, Any] = {"write_page_index": request.param.endswith("page index"), "data_page_size": 1 << 11}
+    rows = table(STREAMS)
+    return crawl_of(tmp_path / "source", rows, change=change, write_batch_size=100, row_group_size=ROWS, **pages)
 
 
-def derive(source: Path, path: str, ordinal: int) -> bytes:
-    """Return the packed page indexes of a row group as an earlier version stored them after a read."""
-    data = (source / path).read_bytes()
-    chunks = read_footer(data).row_groups[ordinal].chunks
-    located = {
-        name: located_by_headers(data[chunk.range.start : chunk.range.end], chunk) for name, chunk in chunks.items()
-    }
+def derive(ordinal: int) -> bytes:
+    """Return the packed page indexes of a row group as an earlier version stored them; only bounds are used."""
     keys = STREAMS[ROWS * ordinal : ROWS * (ordinal + 1)]
-    rows = located[KEY_COLUMN].first_rows
-    pages = [sorted(keys[first:after]) for first, after in pairwise(rows)]
+    pages = [sorted(keys[at : at + 100]) for at in range(0, ROWS, 100)]
     bounds = tuple(Bounds(page[0].encode(), page[-1].encode()) for page in pages)
-    clusters = {}
-    for number, page in enumerate(pages):
-        streams = ([key for key in page if f"host{n})" in key] for n in range(2))
-        clusters[number] = [(stream[0], stream[-1]) for stream in streams]
     column_index = encode_column_index(ColumnIndex(bounds, (0,) * len(bounds)))
-    offset_indexes = {name: encode_offset_index(each) for name, each in located.items()}
-    return packed_as_derived(column_index, offset_indexes, clusters)
+    return packed_as_derived(column_index, {"url": b"not used"}, {0: [("a", "b")]})
 
 
 def store_derived(data: Path, source: Path) -> None:
@@ -75,7 +55,7 @@ def store_derived(data: Path, source: Path) -> None:
         version = store.get("files", path)
         assert version
         values = [
-            (index_key(path, n), replace(version, data=derive(source, path, n)))
+            (index_key(path, n), replace(version, data=derive(n)))
             for n in range(pq.ParquetFile(source / path).num_row_groups)
         ]
         store.put("indexes", values)
@@ -95,13 +75,19 @@ def test_answers_do_not_change(source: Path, settings: Settings, tmp_path: Path)
     store_derived(tmp_path / "data", source)
     found = random.Random(1).sample(STREAMS, 5)
     with opened(source, tmp_path / "data", settings) as cat:
-        for key in found:
-            host, path = key[4:9], key.partition("/")[2]
-            rows = cat.captures(f"{host}.com/{path}", columns=COLUMNS, index="columnar").to_arrow()
-            assert rows.column("url").to_pylist() == [f"https://example.com/{STREAMS.index(key):07}"]
-        assert cat.captures("host0.com/*", index="columnar").count() == ROWS * GROUPS / 2
-        rows = cat.captures("*", columns=COLUMNS, index="columnar").to_arrow()
-        assert rows.column(KEY_COLUMN).to_pylist() == sorted(STREAMS)
+        assert cat.pages().empty
+        for pages in (False, True):
+            if pages:  # those of the file replace derived ones
+                cat.harvest(CRAWL, pages=True)
+                written = bool(cat.files().has_page_index.all())
+                assert cat.pages().num_rows.sum() == ROWS * GROUPS * written
+            for key in found:
+                host, path = key[4:9], key.partition("/")[2]
+                rows = cat.captures(f"{host}.com/{path}", columns=COLUMNS, index="columnar").to_arrow()
+                assert rows.column("url").to_pylist() == [f"https://example.com/{STREAMS.index(key):07}"]
+            assert cat.captures("host0.com/*", index="columnar").count() == ROWS * GROUPS / 2
+            rows = cat.captures("*", columns=COLUMNS, index="columnar").to_arrow()
+            assert rows.column(KEY_COLUMN).to_pylist() == sorted(STREAMS)
         assert cat.check(read_subset="100%").findings == []
 
 
@@ -122,22 +108,6 @@ def test_derived_indexes_are_bounds_of_row_groups(source: Path, settings: Settin
         plan = cat.captures("host1.com/02400", columns=COLUMNS, index="columnar").plan
         assert (plan.row_groups, plan.pages, plan.chunks) == (1, 0, len(COLUMNS))
         assert plan.unbounded == (0, 0)
-
-
-@in_soak
-@pytest.mark.parametrize("source", ["with bounds and page index"], indirect=True)
-def test_page_indexes_of_files_replace_derived_ones(source: Path, settings: Settings, tmp_path: Path) -> None:
-    with opened(source, tmp_path / "data", settings) as cat:
-        harvest_footers(cat)
-    store_derived(tmp_path / "data", source)
-    with opened(source, tmp_path / "data", settings) as cat:
-        assert {*cat.row_groups().bounds_from} == {"footer"}
-        assert cat.pages().empty
-        cat.harvest(CRAWL, pages=True)
-        assert cat.pages().num_rows.sum() == ROWS * GROUPS
-        found = cat.captures("host1.com/02400", columns=COLUMNS, index="columnar")
-        assert found.plan.pages > 0 == found.plan.chunks
-        assert found.to_arrow().num_rows == 1
 
 
 @in_part(2)

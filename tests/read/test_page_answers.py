@@ -2,7 +2,6 @@
 
 import random
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -35,6 +34,9 @@ PRICES = {
 """Bytes a second, and seconds of latency."""
 
 
+CONDITIONS = ["length(url) > 60", "fetch_status <> 200 OR crawl < 'CC-MAIN-2021'"]
+
+
 @pytest.fixture
 def data(untaught_data: Path, tmp_path: Path) -> Path:
     """Footers of all crawls, and nothing of their pages."""
@@ -52,14 +54,6 @@ def paged_data(untaught_data: Path, settings: Settings, tmp_path_factory: pytest
     with catalogue.open(data, settings=settings) as cat:
         cat.harvest("all", subsets="all", pages=True)
     return data
-
-
-@pytest.fixture(scope="module")
-def cheap(paged_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    """A catalogue with page indexes for which pages are always cheaper than chunks."""
-    data = Path(copytree(paged_data, tmp_path_factory.mktemp("cheap") / "data"))
-    with catalogue.open(data, settings=priced(settings, *PRICES["requests are cheap"])) as cat:
-        yield cat
 
 
 @in_part(4)
@@ -86,29 +80,14 @@ def test_pages_and_chunks_equal_full_scans(
             made = (cat.requests - before[0], cat.bytes - before[1])
             planned = (again.plan.requests, again.plan.bytes)
             assert made == planned if again.plan.exact else all(m <= p for m, p in zip(made, planned, strict=True))
+            for condition in CONDITIONS:
+                expected = scan([parse_pattern(text)], condition)
+                found = cat.captures(text, columns=COLUMNS, where=condition, subsets="all")
+                assert in_order(found.to_arrow(), COLUMNS).equals(in_order(expected, COLUMNS)), (text, condition)
             limit = chance.randint(1, 30)
             assert cat.captures(text, columns=COLUMNS, limit=limit, subsets="all").to_arrow() == answer.slice(0, limit)
             pages += again.plan.pages
         assert pages > 50 or price == "requests cost something"
-
-
-CONDITIONS = [
-    "fetch_status = 200",
-    "content_languages = 'deu'",
-    "length(url) > 60",
-    "fetch_status <> 200 OR crawl < 'CC-MAIN-2021'",
-]
-
-
-@in_part(2)
-@pytest.mark.parametrize("condition", CONDITIONS)
-def test_conditions_on_pages_equal_full_scans(cheap: Catalogue, all_rows: pa.Table, scan: Scan, condition: str) -> None:
-    """Each meets two kinds of patterns, and others than the one after it."""
-    for text in islice(random_patterns(all_rows, 6, seed=len(condition)), CONDITIONS.index(condition) % 3, None, 3):
-        expected = scan([parse_pattern(text)], condition)
-        found = cheap.captures(text, columns=COLUMNS, where=condition, subsets="all")
-        assert in_order(found.to_arrow(), COLUMNS).equals(in_order(expected, COLUMNS)), text
-        assert cheap.captures(text, where=condition, subsets="all").count() == expected.num_rows
 
 
 def sorted_crawl(cat: Catalogue) -> str:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,17 +36,14 @@ def messages() -> list[str]:
 @pytest.fixture
 def opened(tmp_path: Path, settings: Settings, messages: list[str]) -> Iterator[Opened]:
     """Opens catalogues of one data folder; prices are bytes and seconds of latency."""
-    catalogues = []
+    with ExitStack() as stack:
 
-    def open_(source: str | Path, bandwidth: float, latency: float, **more: Any) -> Catalogue:
-        more = {"cache_size": 0} | more
-        chosen = replace(settings, source=str(source), bandwidth=bandwidth, latency=latency, **more)
-        catalogues.append(Catalogue(Session(tmp_path / "data", chosen, notify=messages.append)))
-        return catalogues[-1]
+        def open_(source: str | Path, bandwidth: float, latency: float, **more: Any) -> Catalogue:
+            more = {"cache_size": 0} | more
+            chosen = replace(settings, source=str(source), bandwidth=bandwidth, latency=latency, **more)
+            return stack.enter_context(Catalogue(Session(tmp_path / "data", chosen, notify=messages.append)))
 
-    yield open_
-    for each in catalogues:
-        each.close()
+        yield open_
 
 
 def keys_of(rows: pa.Table) -> list[str]:

@@ -24,7 +24,7 @@ from catalogue.source.folder import FolderSource
 from catalogue.store.database import Store
 from tests.support.amounts import in_part, in_soak
 from tests.support.crawls import crawl_of, harvest_footers
-from tests.support.faults import FaultServer, Kind, only
+from tests.support.faults import FaultServer
 
 CRAWL = "CC-MAIN-2022-05"
 ROWS = 40
@@ -95,15 +95,6 @@ def test_missing_bytes_are_an_error(tmp_path: Path) -> None:
         for fetches in (plan.waves[0][:-1], plan.waves[0][1:], ()):
             with pytest.raises(UnplannedRead, match="row group 0 was planned but not fetched whole"):
                 list(read(replace(plan, crawls=(replace(plan.crawls[0], waves=(fetches,)),)), source, executor))
-
-
-def test_rejects_columns_that_cannot_be_read(tmp_path: Path) -> None:
-    lists = pa.array([["a", "b"]] * ROWS)
-    with harvested(tmp_path, rows(url=lists)) as cat:
-        assert cat.captures("*", columns=["fetch_status"]).to_arrow().num_rows == ROWS
-        for name in ("url", "url.list.element"):
-            with pytest.raises(BadFooter, match=f"column {name} has more than one value a row"):
-                _ = cat.captures("*", columns=[name]).plan
 
 
 def test_file_without_keys_makes_the_result_incomplete(tmp_path: Path) -> None:
@@ -278,16 +269,3 @@ def test_invalid_list_of_crawls_does_not_stop_a_named_crawl(tmp_path: Path) -> N
         assert not cat.harvest(CRAWL)[0].failures
         with pytest.raises(catalogue.CatalogueError, match="not JSON"):
             cat.harvest("latest")
-
-
-def test_failing_file_raises(tmp_path: Path) -> None:
-    with harvested(tmp_path, keyed(0), keyed(1)) as cat:
-        first, second = sorted(cat.files()["path"])
-        served = {path: (tmp_path / path).read_bytes() for path in (first, second)}
-        with FaultServer(served, script=only(second, Kind.DENIED)) as server:
-            settings = Settings(source=server.url, cache=tmp_path / "cache")
-            with catalogue.open(tmp_path / "data", settings=settings) as other:
-                batches = other.captures("*", columns=["url"]).batches()
-                assert next(batches).num_rows == ROWS
-                with pytest.raises(catalogue.SourceError, match="403"):
-                    next(batches)

@@ -10,9 +10,6 @@ from catalogue.read.key_order import WaitingRows
 from catalogue.surt import END
 from tests.support.amounts import in_part, part_of
 
-# Rows that wait for others come back in order, from memory and from a file
-
-
 SCHEMA = pa.schema([("key", pa.string()), ("time", pa.int64()), ("text", pa.string()), ("unused", pa.int64())])
 OTHERS = ["time", "text"]
 

@@ -32,15 +32,6 @@ QUESTIONS: list[dict[str, Any]] = [
 ]
 
 
-# ---- slices ----
-
-
-@pytest.fixture
-def some(whole_crawls: list[str]) -> list[str]:
-    """The oldest of them and the newest: several files of either, and less than there is."""
-    return [whole_crawls[0], whole_crawls[-1]]
-
-
 @in_part(3)
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_slices_make_the_requests_of_the_plan(harvested: Catalogue, question: dict[str, Any]) -> None:
@@ -85,9 +76,6 @@ def test_row_groups_that_share_a_request_stay_together(tmp_path: Path) -> None:
             assert len(list(sliced(plan, 1))) == expected
 
 
-# ---- any executor ----
-
-
 @pytest.fixture(scope="module")
 def by_threads(harvested_data: Path, settings: Settings) -> Iterator[Catalogue]:
     """One whose plans are read by workers; open for all questions, so that it decodes footers once."""
@@ -123,31 +111,24 @@ def test_stops_at_the_limit(harvested_data: Path, settings: Settings, some: list
     assert len(executor.tasks) < files
 
 
-def test_rejects_an_executor_that_was_shut_down(harvested_data: Path, settings: Settings, some: list[str]) -> None:
-    executor = ThreadPoolExecutor(1)
+class Cancelled(ThreadPoolExecutor):
+    def submit(self, *_: object, **__: object) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.cancel()
+        return future
+
+
+@pytest.mark.parametrize(
+    ("executor", "message"),
+    [(ThreadPoolExecutor(1), r"takes no work .*new one$"), (Cancelled(), r"\(CancelledError\); run it again")],
+    ids=["shut down", "cancelled work"],
+)
+def test_lost_work_is_an_error(
+    harvested_data: Path, settings: Settings, some: list[str], executor: ThreadPoolExecutor, message: str
+) -> None:
     executor.shutdown()
-    with (
-        opened(harvested_data, settings, executor) as cat,
-        pytest.raises(WorkersLost, match=r"takes no work .*new one$"),
-    ):
+    with opened(harvested_data, settings, executor) as cat, pytest.raises(WorkersLost, match=message):
         cat.captures("*.com", crawls=some).to_arrow()
-
-
-def test_cancelled_work_is_an_error(harvested_data: Path, settings: Settings, some: list[str]) -> None:
-    class Cancelled(ThreadPoolExecutor):
-        def submit(self, *_: object, **__: object) -> Future[Any]:
-            future: Future[Any] = Future()
-            future.cancel()
-            return future
-
-    with (
-        opened(harvested_data, settings, Cancelled()) as cat,
-        pytest.raises(WorkersLost, match=r"\(CancelledError\); run it again"),
-    ):
-        cat.captures("*", crawls=some).to_arrow()
-
-
-# ---- the rate ----
 
 
 def test_divides_the_rate_among_machines(harvested_data: Path, mirror: Path, tmp_path: Path, some: list[str]) -> None:

@@ -76,12 +76,6 @@ SOME = ["url", "fetch_time", "warc_record_offset"]
 
 
 @pytest.fixture(scope="module")
-def some(whole_crawls: list[str]) -> list[str]:
-    """The oldest of them and the newest: all subsets, and a dozen files."""
-    return [whole_crawls[0], whole_crawls[-1]]
-
-
-@pytest.fixture(scope="module")
 def everything(harvested: Catalogue, some: list[str]) -> pa.Table:
     return harvested.captures("*", crawls=some, columns=SOME).to_arrow()
 

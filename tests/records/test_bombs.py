@@ -67,9 +67,6 @@ def zeros(size: int) -> bytes:
     return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(size >> 20)), packer.flush()])
 
 
-# ---- pages ----
-
-
 def test_rejects_a_page_above_the_limit() -> None:
     """2 GiB of zeros are about two megabytes; the declared size is enough to reject them."""
     data = with_column(small(compression="gzip", **ONE_GROUP), page(zeros(1 << 20), (1 << 31) - 1))
@@ -138,9 +135,6 @@ def test_decodes_shared_prefixes_in_small_batches() -> None:
     assert most_at_once(file.getvalue(), 6000) < 400 << 20
 
 
-# ---- footers ----
-
-
 MAX_ROWS = Limits().max_rows
 
 
@@ -179,8 +173,6 @@ BOMBS = {
     "a text of 3 MiB": with_copies(5, key_value(3 << 20), 1),
     "row groups beyond the limit": with_copies(4, ROW_GROUP, 100_001),
     "row groups that are all the same": with_copies(4, ROW_GROUP, 9000),
-    "a string that ends far after the end": made(small_file()).footer[:-1] + b"\x38\xff\xff\xff\xff\x07",
-    "a list of a list of a list": made(small_file()).footer[:-1] + b"\x39" + b"\x19" * 100_000,
 }
 
 
@@ -193,15 +185,11 @@ def test_bounds_memory_of_footers() -> None:
     assert accepted == ["key-values at the limit", "a text of 3 MiB"]
 
 
-def test_accepts_or_rejects_every_codec() -> None:
-    """A codec without a name is shown by its number, and cannot be read."""
+def test_rejects_pages_of_another_codec_than_declared() -> None:
     data = small_file(compression="none")
     footer = made(data)
-    for codec in range(256):
+    for codec in (*range(1, 32), *range(47, 256, 16)):  # all codecs with names, and some without
         footer.meta(0, 0)[4] = footer.meta(1, 0)[4] = (I32, codec)
-        (name,) = examine_footer(footer.footer, footer.file_size).codecs[:1]
-        assert name.startswith(("UNKNOWN(", "UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD"))
-        if codec and (codec < 32 or codec % 16 == 15):  # all codecs with names, and some without
-            changed = data[: -TRAILER - len(raw_footer(data))] + with_trailer(footer.footer)
-            with pytest.raises(BadFooter, match="column url_surtkey"):
-                list(batches(changed, ("url_surtkey",)))
+        changed = data[: -TRAILER - len(raw_footer(data))] + with_trailer(footer.footer)
+        with pytest.raises(BadFooter, match="column url_surtkey"):
+            list(batches(changed, ("url_surtkey",)))

@@ -29,11 +29,6 @@ else:
 PAGE = b"<html><head><title>T</title></head><body><p>hello visible words</p></body></html>"
 
 
-def raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-15)
-    return packer.compress(data) + packer.flush()
-
-
 def chunked(
     data: bytes, *, size: int = 20, extension: bytes = b"", trailer: bytes = b"", end: bytes = b"\r\n"
 ) -> bytes:
@@ -45,7 +40,7 @@ def chunked(
 CODERS: dict[str, list[Callable[[bytes], bytes]]] = {
     "gzip": [gzip.compress, lambda data: gzip.compress(data[:5]) + gzip.compress(data[5:])],
     "x-gzip": [gzip.compress],
-    "deflate": [zlib.compress, raw_deflate, gzip.compress],
+    "deflate": [zlib.compress, lambda data: zlib.compress(data, wbits=-15), gzip.compress],
     "br": [brotli.compress, lambda data: brotli.compress(data, quality=0, lgwin=10)],
     "zstd": [
         zstd.compress,

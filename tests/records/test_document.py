@@ -6,7 +6,6 @@ import os
 import signal
 import zlib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,6 @@ from catalogue.records.page import Page
 from catalogue.selection import stored_crawls
 from tests.support.amounts import in_part, in_soak
 from tests.support.archives import record_of
-from tests.support.commands import Command
 from tests.support.processes import children
 
 PAGE = """<!doctype html><html lang=is><head><title>  Góðan
@@ -104,11 +102,6 @@ def test_resolves_links_like_a_browser(base: str, first: str, empty: str | None,
 
 
 REFERENCES = {
-    "\\x\\y?\\z": "https://example.com/x/y?\\z",
-    "a\tb\n c": "https://example.com/dir/ab%20c",
-    "?": "https://example.com/dir/page?",
-    "next?": "https://example.com/dir/next?",
-    "a//b;": "https://example.com/dir/a//b;",
     "#": "https://example.com/dir/page?x=1#",
     "/é?é=ü": "https://example.com/%C3%A9?%C3%A9=%C3%BC",
     "\xa0a\u2028": "https://example.com/dir/%C2%A0a%E2%80%A8",
@@ -124,7 +117,7 @@ REFERENCES = {
     "http://user:pw@a.example": "http://user:pw@a.example",
     **dict.fromkeys(["//", "https://", "http://?", "http://a b.example/", "http://a.example:x/", "ftp://a.example/"]),
 }
-"""URLs of references, as a browser resolves them."""
+"""URLs of references, as a browser resolves them; test_references.py has more, of redirects."""
 
 
 @pytest.mark.parametrize("reference", REFERENCES)
@@ -328,20 +321,6 @@ def test_extracts_the_page_of_the_whirlwind_tour(harvested: Catalogue, documents
     assert found["content"]["title"] == "Escopete - Biquipedia, a enciclopedia libre"
     assert (found["server_ip"], found["charset_detected"]) == ("208.80.154.224", "utf-8")
     assert "Escopete ye un municipio" in (text_of(page, documents.look)["text"] or "")
-
-
-@in_soak
-def test_command_writes_text_and_metadata(asking: Command, tmp_path: Path, crawl: str, harvested: Catalogue) -> None:
-    total = harvested.captures("*.example.com", crawls=crawl).count()
-    assert total
-    for form in ("text", "metadata"):
-        ran = asking("fetch", "*.example.com", "--crawl", crawl, "--format", form, "-o", f"{form}.jsonl", "--yes")
-        assert (ran.status, ran.err) == (0, f"{total} records in {form}.jsonl\n")
-        lines = [json.loads(line) for line in (tmp_path / f"{form}.jsonl").read_text().splitlines()]
-        assert len(lines) == total
-        rows = harvested.captures("*.example.com", crawls=crawl, columns=["url"]).to_arrow()
-        assert sorted(line["url"] for line in lines) == sorted(rows.column("url").to_pylist())
-    assert all(line["disposition"] == "SUCCESS" for line in lines)
 
 
 def test_writes_lines_of_any_record(documents: Documents) -> None:

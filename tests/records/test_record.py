@@ -88,17 +88,9 @@ def test_accepts_ends_of_every_writer(end: str) -> None:
 @pytest.mark.parametrize(
     ("line", "status"),
     [
-        ("HTTP/1.0 200 Document follows", 200),
-        ("http/1.1  404  Not Found", 404),
-        ("HTTP/1.1 301", 301),
-        ("HTTP/1.1 200OK", 200),
-        ("HTTP/1.2 200 OK", 200),
-        ("HTTP/2 200", 200),
-        ("HTTP/0.9 200 OK", 200),
-        ("HTTP 200 OK", 200),
-        ("ICY 200 OK", 200),
-        ("HTTP/1.1", None),
-        ("HTTP/1.1 OK", None),
+        *(("HTTP/1.0 200 Document follows", 200), ("http/1.1  404  Not Found", 404), ("HTTP/1.1 301", 301)),
+        *(("HTTP/1.1 200OK", 200), ("HTTP/1.2 200 OK", 200), ("HTTP/2 200", 200), ("HTTP/0.9 200 OK", 200)),
+        *(("HTTP 200 OK", 200), ("ICY 200 OK", 200), ("HTTP/1.1", None), ("HTTP/1.1 OK", None)),
         ("\r\nHTTP/1.1 200 OK", 200),
     ],
 )

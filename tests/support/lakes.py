@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,16 +58,11 @@ Truth: TypeAlias = Callable[[str], dict[str, Any]]
 """``SUMS`` of the rows that match a condition."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A condition in the common syntax of SQL and pyiceberg."""
+def questions(rows: pa.Table, count: int, seed: int = 5) -> list[str]:
+    """Make random conditions, in the common syntax of SQL and pyiceberg.
 
-    where: str
-    by_key: bool
-
-
-def questions(rows: pa.Table, count: int, seed: int = 5) -> list[Asked]:
-    """Make random conditions: equality, ranges and prefixes of keys, with and without crawl, subset and status."""
+    They are equality, ranges and prefixes of keys, with and without crawl, subset and status.
+    """
     rng = random.Random(seed)
     keys = [key for key in rows["url_surtkey"].to_pylist() if not set(key) & set("'\\%_")]
     crawls = sorted(set(rows["crawl"].to_pylist()))
@@ -86,12 +80,11 @@ def questions(rows: pa.Table, count: int, seed: int = 5) -> list[Asked]:
 
     found = []
     for _ in range(count):
-        by_key = rng.random() < 0.8
-        parts = [about_keys()] if by_key else []
+        parts = [about_keys()] if rng.random() < 0.8 else []
         parts += [f"crawl = '{rng.choice(crawls)}'"] if rng.random() < 0.4 else []
         parts += [f"subset <> '{rng.choice(subsets)}'"] if rng.random() < 0.2 else []
         parts += [f"fetch_status = {rng.choice([200, 301, 404])}"] if rng.random() < 0.2 or not parts else []
-        found.append(Asked(" AND ".join(parts), by_key))
+        found.append(" AND ".join(parts))
     return found
 
 

@@ -12,7 +12,6 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.parquet.model import with_trailer
 from catalogue.settings import Settings
-from catalogue.surt import Keys
 from tests.support.crawls import harvest_footers
 from tests.support.footers import Made, made
 
@@ -28,9 +27,7 @@ def edited(data: bytes, edit: Callable[[Made], None]) -> bytes:
 
 
 @contextmanager
-def dataset_of(
-    files: Mapping[str, bytes], *, key: str = KEY, keys: Keys | None = None, pages: bool = False
-) -> Iterator[Catalogue]:
+def dataset_of(files: Mapping[str, bytes], *, key: str = KEY, pages: bool = False) -> Iterator[Catalogue]:
     """Yield a catalogue with the footers of files, and with their page indexes if ``pages``."""
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         source = Path(folder) / "files"
@@ -40,7 +37,7 @@ def dataset_of(
             path.write_bytes(data)
         settings = Settings(source=str(source), cache=Path(folder) / "cache")
         with catalogue.open(Path(folder) / "data", table="t", settings=settings, progress=False) as cat:
-            cat.define(key, keys=keys, paths=list(files))
+            cat.define(key, paths=list(files))
             cat.harvest_estimate()  # finds the columns of paths
             harvest_footers(cat, "t", pages=pages)
             yield cat

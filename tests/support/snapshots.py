@@ -98,9 +98,9 @@ def write_rows(path: Path, rows: Iterable[Entry]) -> None:
     path.write_bytes(b"".join(row.pack() for row in rows))
 
 
-def replace_file(place: Path, change: Callable[[Path], object], crawl: str | None = None) -> None:
-    """Change a crawl's file, by default that of the newest, with a manifest that fits."""
-    file = files_of(place)[crawl or next(iter(files_of(place)))]
+def replace_file(place: Path, change: Callable[[Path], object]) -> None:
+    """Change the file of the newest crawl, with a manifest that fits."""
+    file = next(iter(files_of(place).values()))
     change(place / file.name)
     data = (place / file.name).read_bytes()
     manifest = json.loads((place / MANIFEST).read_bytes())
@@ -109,17 +109,15 @@ def replace_file(place: Path, change: Callable[[Path], object], crawl: str | Non
     (place / MANIFEST).write_text(json.dumps(manifest))
 
 
-def replace_rows(
-    place: Path, change: Callable[[Entry], Entry], *, manifests: bool = False, crawl: str | None = None
-) -> None:
-    """Change the rows of index files, or of the manifest, in a crawl's file."""
+def replace_rows(place: Path, change: Callable[[Entry], Entry], *, manifests: bool = False) -> None:
+    """Change the rows of index files, or of the manifest, in the file of the newest crawl."""
 
     def changed(path: Path) -> None:
         write_rows(
             path, [change(row) if row.key.startswith("crawl-data/") == manifests else row for row in read_rows(path)]
         )
 
-    replace_file(place, changed, crawl)
+    replace_file(place, changed)
 
 
 def with_stored(**fields: object) -> Callable[[Entry], Entry]:
