@@ -22,7 +22,7 @@ from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.observe import Observer, RequestLimit
 from catalogue.source.open import open_source
 from catalogue.source.parallel import RequestThreads
-from catalogue.source.rate_limit import Clock, SystemClock
+from catalogue.source.rate_limit import Clock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 from catalogue.source.shared_requests import SharedSource
 from catalogue.store.database import Store
@@ -63,7 +63,7 @@ class Session:
         executor: Executor | None = None,
         notify: Callable[[str], None] | None = None,
         max_wait: float = math.inf,
-        clock: Callable[[], Clock] = SystemClock,
+        clock: Callable[[], Clock] = Clock,
         bars: Bars | None = None,
         observer: Observer | None = None,
         limit: RequestLimit | None = None,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from catalogue.errors import SourceUnavailable
-from catalogue.source.rate_limit import Limiter, Policy, SystemClock
+from catalogue.source.rate_limit import Clock, Limiter, Policy
 from tests.support.clocks import START, FakeClock
 
 POLICY = Policy(rate=5.0, connections=4, slow_down=10.0)
@@ -154,7 +154,7 @@ def test_block_applies_to_clients_that_wait_for_a_slot() -> None:
 
 
 def test_system_clock_waits_and_can_be_stopped() -> None:
-    clock = SystemClock()
+    clock = Clock()
     before = time.monotonic()
     clock.sleep(0.05)
     clock.sleep(-1.0)
@@ -171,10 +171,10 @@ def test_system_clock_waits_and_can_be_stopped() -> None:
 
 def test_two_processes_share_the_rate(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from catalogue.source.rate_limit import Limiter, Policy, SystemClock\n"
-        "limiter = Limiter(Policy(rate=100.0, burst=5), clock=SystemClock(), file=Path(sys.argv[1]))\n"
+        "import sys; from pathlib import Path; from catalogue.source.rate_limit import Limiter, Policy, Clock\n"
+        "limiter = Limiter(Policy(rate=100.0, burst=5), clock=Clock(), file=Path(sys.argv[1]))\n"
         "sys.stdin.readline()\n"
-        "print(SystemClock().now(), *(limiter.acquire() for _ in range(40)))"
+        "print(Clock().now(), *(limiter.acquire() for _ in range(40)))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "host.json")]
     processes = [
