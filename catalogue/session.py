@@ -29,7 +29,7 @@ from catalogue.store.database import Store
 from catalogue.store.locks import remote_kind
 from catalogue.store.schema import unwritable
 from catalogue.store.stored_lists import load_dataset, undefined_dataset
-from catalogue.tables.tables_state import TABLES_FOLDER, copied_folder, fresh_state
+from catalogue.tables.table_file import TABLES_FOLDER, copied_folder, fresh_state
 
 if TYPE_CHECKING:
     import duckdb

@@ -38,7 +38,7 @@ from catalogue.store.stored_lists import (
 )
 from catalogue.surt import Keys
 from catalogue.tables.make_table import FooterRows
-from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.table_file import TABLES_FOLDER
 
 BOTH = "both"
 HARVESTED_INDEXES = (*INDEXES, BOTH)

@@ -36,7 +36,7 @@ from catalogue.store.locks import locked
 from catalogue.store.schema import index_key
 from catalogue.store.stored_file import StoredFile, encode, marker
 from catalogue.store.stored_lists import note_values
-from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.table_file import TABLES_FOLDER
 from catalogue.tables.update_tables import update_tables
 
 _MAX_TEXT, _MAX_FILE = 1000, 1 << 50

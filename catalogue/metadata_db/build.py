@@ -24,8 +24,7 @@ from catalogue.store.schema import row_group_of
 from catalogue.store.stored_lists import LISTS, crawls_with_blocks, list_file
 from catalogue.surt import MACROS, Keys, text_from
 from catalogue.tables.make_table import greatest_text
-from catalogue.tables.table_schema import decode_columns
-from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.table_file import TABLES_FOLDER, decode_columns
 
 if TYPE_CHECKING:
     from catalogue.tables.crawl_table import FileMetadata

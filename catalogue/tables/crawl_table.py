@@ -21,8 +21,7 @@ from catalogue.query.random_order import DrawnRows
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.tables.table_file import TableDamaged, TableFile
-from catalogue.tables.table_schema import TABLE, decode_columns
+from catalogue.tables.table_file import TABLE, TableDamaged, TableFile, decode_columns
 
 _Found = TypeVar("_Found")
 _VALUES = [name for name in TABLE if name not in {"footer_size", "utc_times", "has_page_index"}]
@@ -225,10 +224,3 @@ class CrawlTable:
     def columns(self, subset: str, names: Sequence[str]) -> pa.Table:
         """Return flat columns of all rows of a subset, in the order of keys."""
         return self._reading(lambda table: table.columns(subset, names))
-
-    def bounds(self, subset: str) -> pa.Table:
-        """Return ``num_rows``, ``min_key``, ``max_key``, and ``bounds_from`` if some are in signed order."""
-        signed = any(part.signed for part in self._table.parts if part.subset == subset)
-        found = self.columns(subset, ("num_rows", "min_key", "max_key", *(["bounds_from"] if signed else [])))
-        # A file without row groups has a row, too.
-        return found.filter(found.column("num_rows").is_valid()) if found.column("num_rows").null_count else found

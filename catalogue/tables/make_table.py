@@ -14,8 +14,7 @@ from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import text_after, text_from
-from catalogue.tables.table_file import TableDamaged, TableFile
-from catalogue.tables.table_schema import decode_columns, digest_of, encode_columns
+from catalogue.tables.table_file import TableDamaged, TableFile, decode_columns, digest_of, encode_columns
 
 _LIMIT = 1 << 63
 

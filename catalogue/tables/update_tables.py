@@ -17,16 +17,18 @@ from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import VALUES, listed_files, manifests, requested_subsets
 from catalogue.tables.make_table import FooterRows, make_table
-from catalogue.tables.table_file import TableDamaged, TableFile, write_table
-from catalogue.tables.tables_state import (
+from catalogue.tables.table_file import (
     STATE_NAME,
     CrawlState,
+    TableDamaged,
+    TableFile,
     TablesState,
     fresh_state,
     read_state,
     table_path,
     values_path,
     write_state,
+    write_table,
 )
 
 if TYPE_CHECKING:
