@@ -18,8 +18,7 @@ from random import SystemRandom
 from catalogue.atomic_files import create, named
 from catalogue.check.compare_files import compare_file
 from catalogue.commoncrawl.crawls import CrawlWords, select_crawls
-from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.manifests import index_file, manifest_path, parse_manifest
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, index_file, manifest_path, parse_manifest
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, UnknownCrawl
 from catalogue.formatting import ReprMixin, join_first, plural, several
 from catalogue.harvest.snapshot import MANIFEST, Entry, SnapshotFile, read_entries, unpack_manifest

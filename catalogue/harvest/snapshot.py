@@ -23,7 +23,7 @@ from typing import NamedTuple, get_type_hints
 from catalogue.atomic_files import create, named
 from catalogue.check.compare_files import written_indexes
 from catalogue.commoncrawl.crawls import check_crawl_name, newest_first
-from catalogue.commoncrawl.manifests import manifest_path
+from catalogue.commoncrawl.datasets import manifest_path
 from catalogue.errors import BadSnapshot, QueryError, StoreDamaged
 from catalogue.output.open_output import open_folder
 from catalogue.output.targets import Target

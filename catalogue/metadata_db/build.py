@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from catalogue.atomic_files import create
-from catalogue.commoncrawl.crawls import has_columnar_index
+from catalogue.commoncrawl.crawls import COLLINFO, has_columnar_index, parse_collinfo
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
 from catalogue.errors import BadPageIndex, StoreDamaged
 from catalogue.metadata_db.connection import queries_folder, statement
 from catalogue.parquet.model import Bounds, ColumnChunk, kind_of

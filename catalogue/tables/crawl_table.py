@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.errors import StoreLocked
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.parquet.column_chunk import LazyChunks, decode_chunks

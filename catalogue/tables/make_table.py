@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from sys import maxunicode
 from typing import Any
 
-from catalogue.commoncrawl.datasets import Dataset
-from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.datasets import Dataset, IndexFile
 from catalogue.errors import FormatError, StoreDamaged
 from catalogue.parquet.footer import examine_footer, has_page_index, key_bounds
 from catalogue.parquet.model import SIGNED, Bounds, Column, Footer, RowGroup

@@ -6,9 +6,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalogue.commoncrawl.crawls import SUBSETS
+from catalogue.commoncrawl.crawls import SUBSETS, Crawl
 from catalogue.commoncrawl.datasets import Dataset
-from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import StoreLocked
 from catalogue.parquet.model import SIGNED, UNSIGNED, kind_of, wider
 from catalogue.store.database import Store

@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from catalogue.atomic_files import make_folder, room
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.commoncrawl.manifests import manifest_path
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, manifest_path
 from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock

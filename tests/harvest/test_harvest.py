@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import catalogue
-from catalogue.commoncrawl.manifests import IndexFile, parse_manifest
+from catalogue.commoncrawl.datasets import IndexFile, parse_manifest
 from catalogue.errors import UnknownCrawl
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.parquet.footer import USUAL_TAIL, footer_length

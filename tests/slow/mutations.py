@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 import catalogue
 from catalogue.commoncrawl.capture import Capture
-from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import write_miniature
 from catalogue.errors import BadFooter, BadRecord, CatalogueError, FormatError

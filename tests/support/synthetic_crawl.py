@@ -24,8 +24,7 @@ from benchmarks.crawls import crawl_list
 from benchmarks.real_size import writing
 from benchmarks.zipnum import blocks
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
-from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.commoncrawl.crawls import COLLINFO, SUBSETS
 from catalogue.surt import KeyInterval, url_surtkey
 from tests.support.crawls import write_manifest
 from tests.support.synthetic_rows import CRAWL, FREQUENT_URL, LINE, SyntheticRows, check_keys, joined_parts
