@@ -70,24 +70,24 @@ class StoredCrawls:
             state = self.tables.crawls.get(crawl)
             found = None
             if state and state.checksum:
-                try:
-                    table = TableFile(table_path(self._folder, crawl))
-                except TableDamaged:
-                    table = self._repaired(crawl)
+                table = self._undamaged(crawl)
                 if table.checksum != state.checksum and not self._is_valid(crawl, table):
                     table = self._repaired(crawl)
                 self._footers = self._footers or StoredFooters(self._store)
-                found = CrawlTable(table, self._footers, lambda: self._repaired(crawl))
+                found = CrawlTable(table, self._footers)
             self._opened[crawl] = found
         return self._opened[crawl]
 
     def checked_path(self, crawl: str) -> Path:
         """Return the path of a table after a complete check, for readers that check nothing; see ``table``."""
-        try:
-            TableFile(table_path(self._folder, crawl)).check()
-        except TableDamaged:
-            self._repaired(crawl)
+        self._undamaged(crawl)
         return table_path(self._folder, crawl)
+
+    def _undamaged(self, crawl: str) -> TableFile:
+        try:
+            return TableFile(table_path(self._folder, crawl))
+        except TableDamaged:
+            return self._repaired(crawl)
 
     def has_values(self, crawl: str) -> bool:
         """Return whether values are stored, after making a missing file again, for readers that check nothing."""

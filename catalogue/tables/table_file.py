@@ -21,9 +21,9 @@ from operator import itemgetter
 from pathlib import Path
 from shutil import copyfile
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from catalogue.atomic_files import whole_file
+from catalogue.commoncrawl.gzip_members import crc32
 from catalogue.parquet.model import MAGIC, SIGNED, Column, with_trailer
 from catalogue.parquet.write_rows import MOST_ROWS, add_row_group, encode_footer
 from catalogue.store.database import Store
@@ -102,7 +102,7 @@ _END = _NUMBER + len(b"PAR1")
 
 
 class TableDamaged(Exception):
-    """A table that cannot be used; it is made again from the store."""
+    """A table cannot be used; it is made again from the store."""
 
 
 @dataclass(slots=True)
@@ -121,19 +121,20 @@ class TablePart:
     decode.
     """
 
-    @property
-    def contents(self) -> tuple[object, ...]:
-        """Return what is equal in a table that was made again from the same files."""
-        return self.subset, self.rows, self.unbounded, self.signed, self.least, self.greatest
 
-
-_COLUMNS, _FOOTER = range(2)
+_FOOTER = 1
+"""Place of a footer in ``TablePart.sections``."""
 
 
 class TableFile:
-    """An open table; its methods raise ``TableDamaged``."""
+    """An open table."""
 
     def __init__(self, path: Path) -> None:
+        """Open and check a table.
+
+        Raises:
+            TableDamaged: if it is missing, or a checksum is wrong.
+        """
         try:
             with path.open("rb") as file:
                 self._content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -142,9 +143,7 @@ class TableFile:
             self.parts = [TablePart(**each) for each in directory["parts"]]
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             raise TableDamaged(f"{path} cannot be read: {error}") from error
-        self._path = path
         self._parts: dict[int, pq.ParquetFile] = {}
-        self._valid: set[tuple[int, int]] = set()
 
     def _read_directory(self) -> tuple[dict[str, Any], int]:
         content = self._content
@@ -157,28 +156,17 @@ class TableFile:
         directory: dict[str, Any] = json.loads(packed)
         if crc32(content[footer:]) != directory["footer"]:
             raise ValueError("its footer is damaged")
+        sections = (section for part in directory["parts"] for section in part["sections"])
+        if any(crc32(content[start:end]) != checksum for start, end, checksum in sections):
+            raise ValueError("its rows are damaged")
         return directory, stored
-
-    def _check(self, part: int, section: int) -> tuple[int, int]:
-        start, end, checksum = self.parts[part].sections[section]
-        if (part, section) not in self._valid:
-            if crc32(self._content[start:end]) != checksum:
-                raise TableDamaged(f"{self._path} is damaged")
-            self._valid.add((part, section))
-        return start, end
-
-    def check(self) -> None:
-        for part in range(len(self.parts)):
-            for section in (_COLUMNS, _FOOTER):
-                self._check(part, section)
 
     def read(self, part: int, columns: Sequence[str]) -> "pa.RecordBatch":
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self._check(part, _COLUMNS)
         if part not in self._parts:
-            start, end = self._check(part, _FOOTER)
+            start, end, _ = self.parts[part].sections[_FOOTER]
             metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(self._content[start:end])))
             content = pa.BufferReader(pa.py_buffer(self._content))
             self._parts[part] = pq.ParquetFile(content, metadata=metadata, pre_buffer=False)
@@ -194,12 +182,9 @@ class TableFile:
 
     def columns(self, subset: str, names: Sequence[str]) -> "pa.Table":
         parts = [number for number, part in enumerate(self.parts) if part.subset == subset]
-        for part in parts:
-            self._check(part, _COLUMNS)
         return self._all_parts.read_row_groups(parts, columns=names, use_threads=False)
 
     def read_all(self) -> "pa.Table":
-        self.check()
         return self._all_parts.read(use_threads=False)
 
 

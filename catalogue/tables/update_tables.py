@@ -81,7 +81,7 @@ def damaged_tables(folder: Path) -> Iterator[str]:
     state = read_state(folder)
     for path in (table_path(folder, crawl) for crawl in (state.crawls if state else ())):
         try:
-            TableFile(path).check()
+            TableFile(path)
         except TableDamaged:
             if path.exists():
                 yield path.name
@@ -204,7 +204,7 @@ class _Update:
         from catalogue.tables.column_values import collect_values, dictionary_pages, write_values
         from catalogue.tables.crawl_table import CrawlTable, StoredFooters
 
-        rows = CrawlTable(table, StoredFooters(self._store), lambda: table)
+        rows = CrawlTable(table, StoredFooters(self._store))
         files = (file for subset in {part.subset for part in table.parts} for file in rows.files(subset, ALL_KEYS))
         pages = (page for file in files for page in dictionary_pages(self._with_indexes(file)))
         return write_values(values_path(self._folder, crawl), collect_values(pages, self._dataset))
