@@ -165,7 +165,8 @@ class _Update:
     ) -> tuple[CrawlState, dict[str, str]]:
         path = table_path(self._folder, crawl)
         # In a backup of the store the same row may have another value.
-        last = self._store.version(max(files, key=files.__getitem__)) or b""
+        newest = max(files, key=files.__getitem__)
+        last = self._store.versions("files", [newest]).get(newest, b"")
         stored_files, stored_indexes = _digest(state.store_id, files, last), _digest(state.store_id, indexes)
         old = None
         if self._unread is not None and crawl not in self._unread:
