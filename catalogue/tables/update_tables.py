@@ -7,7 +7,6 @@ from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from catalogue.atomic_files import make_folder, room
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, manifest_path
@@ -29,9 +28,6 @@ from catalogue.tables.table_file import (
     write_state,
     write_table,
 )
-
-if TYPE_CHECKING:
-    from catalogue.tables.crawl_table import FileMetadata
 
 _MANY = 1000
 """Files from which on it takes some seconds to decode all."""
@@ -117,30 +113,22 @@ class _Update:
         self._values = values
         self._unread = unread
         """Crawls whose tables may be damaged; None if all may."""
-        self._documents: dict[str, int] = {}
+        self._old: TablesState | None = None
+        # Read first: what other processes write from now on is added by the next update.
+        self._state = TablesState(dataset.key, store.state(), store.index_state(), {}, {})
+        self._documents = store.row_numbers("documents")
         self._crawls: dict[str, str | None] = {}
         """Crawl of the files in each folder of the source."""
 
     def run(self) -> TablesState:
-        store = self._store
         old = read_state(self._folder) if self._unread is not None else None
-        if old and old.dataset != self._dataset.key:
-            old = None
-        # Read first: what other processes write from now on is added by the next update.
-        state = TablesState(self._dataset.key, store.state(), store.index_state(), {}, {})
-        files = self._by_crawl(store.row_numbers("files"))
-        indexes = self._by_crawl(store.row_numbers("indexes"))
-        documents = self._documents = store.row_numbers("documents")
-        listed = self._listed(documents, old if old and old.store_id == state.store_id else None)
-        failures = self._by_crawl(store.row_numbers("failures"))
-        requested = requested_subsets(documents)
+        self._old = old if old and old.dataset == self._dataset.key else None
+        state, listed = self._state, self._listed()
+        numbers = (self._by_crawl(self._store.row_numbers(table)) for table in ("files", "indexes", "failures"))
+        files, indexes, failures = numbers
+        requested = requested_subsets(self._documents)
         for crawl in sorted({*files, *listed, *failures, *(crawl for crawl, _ in requested)}):
-            found = CrawlState()
-            if crawl in files:
-                before = old.crawls.get(crawl) if old else None
-                schemas = old.schemas if old else {}
-                found, used = self._table(crawl, files[crawl], indexes.get(crawl, {}), before, schemas, state)
-                state.schemas |= used
+            found = self._table(crawl, files[crawl], indexes.get(crawl, {})) if crawl in files else CrawlState()
             found.manifest, found.listed = listed.get(crawl, (0, {}))
             found.requested = sorted(subset for each, subset in requested if each == crawl)
             if found.listed and not found.requested:  # interrupted pulls and older stores do not say what was requested
@@ -154,16 +142,9 @@ class _Update:
             path.unlink(missing_ok=True)
         return state
 
-    def _table(
-        self,
-        crawl: str,
-        files: Mapping[str, int],
-        indexes: Mapping[str, int],
-        before: CrawlState | None,
-        schemas: Mapping[str, str],
-        state: TablesState,
-    ) -> tuple[CrawlState, dict[str, str]]:
-        path = table_path(self._folder, crawl)
+    def _table(self, crawl: str, files: Mapping[str, int], indexes: Mapping[str, int]) -> CrawlState:
+        path, state = table_path(self._folder, crawl), self._state
+        before = self._old.crawls.get(crawl) if self._old else None
         # In a backup of the store the same row may have another value.
         newest = max(files, key=files.__getitem__)
         last = self._store.versions("files", [newest]).get(newest, b"")
@@ -173,7 +154,8 @@ class _Update:
             with suppress(TableDamaged):
                 old = TableFile(path)
         if (
-            before
+            self._old
+            and before
             and before.checksum == (old.checksum if old else 0)
             and before.stored_files == stored_files
             and (before.stored_indexes == stored_indexes or not before.gaps)
@@ -181,11 +163,13 @@ class _Update:
             found = replace(before, stored_indexes=stored_indexes)
             if crawl in self._values and old:
                 found.values = self._write_values(crawl, old)
-            return found, {name: schemas[name] for name in before.schemas}
+            state.schemas |= {name: self._old.schemas[name] for name in before.schemas}
+            return found
         made = make_table(self._store, self._dataset, self._store.versions("files", files), old, self._decoded)
         checksum = write_table(path, made.rows, made.schemas, state.store) if made.rows else 0
         values = self._write_values(crawl, TableFile(path)) if checksum else 0
-        found = CrawlState(
+        state.schemas |= made.schemas
+        return CrawlState(
             checksum,
             stored_files,
             stored_indexes,
@@ -196,7 +180,6 @@ class _Update:
             undecodable=made.undecodable,
             values=values,
         )
-        return found, made.schemas
 
     def _write_values(self, crawl: str, table: TableFile) -> int:
         if f"{VALUES}{crawl}" not in self._documents:
@@ -207,11 +190,11 @@ class _Update:
 
         rows = CrawlTable(table, StoredFooters(self._store))
         files = (file for subset in {part.subset for part in table.parts} for file in rows.files(subset, ALL_KEYS))
-        pages = (page for file in files for page in dictionary_pages(self._with_indexes(file)))
+        indexed = (
+            replace(file, indexes=self._store.indexes(file.path, file.ordinals, file.stored).get) for file in files
+        )
+        pages = (page for file in indexed for page in dictionary_pages(file))
         return write_values(values_path(self._folder, crawl), collect_values(pages, self._dataset))
-
-    def _with_indexes(self, file: "FileMetadata") -> "FileMetadata":
-        return replace(file, indexes=self._store.indexes(file.path, file.ordinals, file.stored).get)
 
     def _by_crawl(self, rows: Mapping[str, int]) -> dict[str, dict[str, int]]:
         """Return keys, which begin with paths, with the numbers of their rows by crawl."""
@@ -229,15 +212,16 @@ class _Update:
     def _subsets(self, paths: Iterable[str]) -> dict[str, int]:
         return dict(Counter(file.subset for path in paths if (file := self._dataset.file(path))))
 
-    def _listed(self, documents: Mapping[str, int], old: TablesState | None) -> dict[str, tuple[int, dict[str, int]]]:
+    def _listed(self) -> dict[str, tuple[int, dict[str, int]]]:
         """Return row of the manifest, and numbers of listed files by subset, by crawl."""
         if self._dataset != COMMON_CRAWL:
             found = listed_files(self._store, self._dataset)
             return {crawl: (0, dict(Counter(file.subset for file in files))) for crawl, files in found.items()}
+        old = self._old.crawls if self._old and self._old.store_id == self._state.store_id else {}
+        documents, changed = self._documents, []
         listed: dict[str, tuple[int, dict[str, int]]] = {}
-        changed = []
         for crawl, path in manifests(documents).items():
-            before = old.crawls.get(crawl) if old else None
+            before = old.get(crawl)
             if before and before.manifest == documents[path]:
                 listed[crawl] = before.manifest, before.listed
             else:
