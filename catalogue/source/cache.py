@@ -182,7 +182,7 @@ class CachedSource:
                 return None
             return Response(body, requested.start, pin.size, pin.etag, last_modified=None, origin=pin.origin)
 
-        return observed(self._observer, self.url, path, requested, read, cached=True)
+        return observed(self._observer, self.url, path, requested, read, cached=True) if self._observer else read()
 
     def _fetch(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
         response = self.inner.get(path, requested, pin=pin)

@@ -82,7 +82,7 @@ def requests_for(reason: str) -> Iterator[None]:
 
 
 def observed(
-    observer: Observer | None,
+    observer: Observer,
     source: str,
     path: str,
     requested: RequestedRange,
@@ -91,8 +91,6 @@ def observed(
     cached: bool = False,
 ) -> _Answer:
     """Call a function that makes one request, or reads the cache, and report the response or the error."""
-    if observer is None:
-        return get()
     by_end = (reason for end, reason in _REASONS if path.endswith(end))
     by_start = (reason for start, reason in _FOLDERS if path.startswith(start))
     reason = _reason.get() or next(by_end, None) or next(by_start, "record")

@@ -214,7 +214,7 @@ class PoliteSource:
         if pin and pin.origin not in {None, self.url}:  # an ETag means nothing to another source
             pin = FileVersion(pin.size, None)
         get = partial(self.inner.get, path, requested, pin=pin)
-        return observed(self._observer, self.url, path, requested, get)
+        return observed(self._observer, self.url, path, requested, get) if self._observer else get()
 
     def close(self) -> None:
         """See ``Source.close``; also interrupts waits."""
