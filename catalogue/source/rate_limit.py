@@ -363,16 +363,11 @@ class Limiter:
         )
 
     def _update(self, change: _Change) -> tuple[RateLimitState, RateLimitState]:
-        """Change the state; return the one before and the new one. Without a usable file, it is not shared."""
+        """Change the state; return the one before and the new one. While the file is not usable, it is not shared."""
         with self._lock:
             if self._file is not None:
-                try:
+                with suppress(OSError):  # the process with the lock may be suspended; the next request tries again
                     before, self._memory = self._file.change(change, self.clock.now)
-                except TimeoutError:  # the process with the lock may be suspended; the next request tries again
-                    pass
-                except OSError:
-                    self._file = None
-                else:
                     return before, self._memory
             before, self._memory = self._memory, change(self._memory)
             return before, self._memory

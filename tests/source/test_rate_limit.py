@@ -322,3 +322,15 @@ def test_keeps_state_when_the_file_becomes_unwritable(tmp_path: Path) -> None:
     limiter.acquire()
     assert clock.waits == [300.0]
     assert limiter.state.blocks == 1
+
+
+def test_shares_its_state_once_the_file_is_usable_again(tmp_path: Path) -> None:
+    """A process may have had no free file descriptor."""
+    file = tmp_path / "cache" / "host.json"
+    file.parent.write_text("")
+    clock = FakeClock()
+    limiter = Limiter(POLICY, clock=clock, file=file)
+    limiter.acquire()
+    file.parent.unlink()
+    limiter.slow_down()
+    assert Limiter(POLICY, clock=clock, file=file).rate == limiter.rate == 2.5
