@@ -71,7 +71,7 @@ class StoredCrawls:
             found = None
             if state and state.checksum:
                 table = self._undamaged(crawl)
-                if table.checksum != state.checksum and not self._is_valid(crawl, table):
+                if table.checksum != state.checksum and table.checksum != self._current_state(crawl).checksum:
                     table = self._repaired(crawl)
                 self._footers = self._footers or StoredFooters(self._store)
                 found = CrawlTable(table, self._footers)
@@ -108,17 +108,15 @@ class StoredCrawls:
             return None
         if found := read_values(values_path(self._folder, crawl), checksum, names):
             return found
-        now = read_state(self._folder)
-        current = now.crawls[crawl].values if now and now.store == self.tables.store and crawl in now.crawls else 0
+        current = self._current_state(crawl).values
         if current == checksum:
             self._repaired(crawl)
         return read_values(values_path(self._folder, crawl), current, names)  # another process may have added some
 
-    def _is_valid(self, crawl: str, table: TableFile) -> bool:
-        """Return whether another process has made a table of the same files since these were opened."""
+    def _current_state(self, crawl: str) -> CrawlState:
+        """Return the state that another process may have written since these were opened, of the same stored files."""
         now = read_state(self._folder)
-        found = now.crawls.get(crawl) if now and now.store == self.tables.store else None
-        return found is not None and found.checksum == table.checksum
+        return (now and now.store == self.tables.store and now.crawls.get(crawl)) or CrawlState()
 
     def _repaired(self, crawl: str) -> TableFile:
         from catalogue.tables.update_tables import remake_tables
