@@ -26,11 +26,12 @@ from catalogue.atomic_files import whole_file
 from catalogue.commoncrawl.gzip_members import crc32
 from catalogue.parquet.model import MAGIC, SIGNED, Column, with_trailer
 from catalogue.parquet.write_rows import MOST_ROWS, add_row_group, encode_footer
-from catalogue.store.database import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from catalogue.store.database import Store
 
 TABLES_FOLDER, STATE_NAME = "tables", "state.json"
 
@@ -271,7 +272,7 @@ class TablesState:
     crawls: dict[str, CrawlState]
     schemas: dict[str, str]
 
-    def shows(self, store: Store, *, indexes: bool) -> bool:
+    def shows(self, store: "Store", *, indexes: bool) -> bool:
         """Return whether the tables show everything that is stored; ``indexes``: page indexes, too."""
         return self.store == store.state() and (not indexes or self.indexes == store.index_state())
 
@@ -317,7 +318,7 @@ def write_state(folder: Path, state: TablesState) -> None:
         file.write(b"%d\n%b" % (crc32(packed), packed))
 
 
-def fresh_state(folder: Path, store: Store, key: str, *, indexes: bool = False) -> TablesState | None:
+def fresh_state(folder: Path, store: "Store", key: str, *, indexes: bool = False) -> TablesState | None:
     """Return the state of tables that are up to date; see ``TablesState.shows``."""
     state = read_state(folder)
     return state if state and state.dataset == key and state.shows(store, indexes=indexes) else None
