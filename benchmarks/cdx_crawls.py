@@ -21,14 +21,14 @@ from benchmarks.zipnum import LINES, publish_cluster, write_cluster
 from catalogue.cdx.cluster import index_folder
 from catalogue.demo import write_miniature
 from tests.support.cdx_oracle import plain_key
+from tests.support.synthetic_crawl import CRAWL as SYNTHETIC
 from tests.support.synthetic_crawl import write_synthetic_crawl
-from tests.support.synthetic_rows import CRAWL as SYNTHETIC
 
 EXACT, HOST, DOMAIN = "Exact URL", "Host", "Domain"
 """Kinds of queries."""
 
 MINIATURE = "CC-MAIN-2022-05"
-_VERSION = 1
+_VERSION = 2
 """To be raised when the crawls change: they are cached."""
 PORT = re.compile(r"[^)]*:\d+\)")
 """Start of the keys of hosts with an explicit port."""

@@ -1,7 +1,6 @@
 """Files that get their name when they are complete and on disk, so that a power cut leaves the old or the new one.
 
-Until then they have a temporary name, which others may guess in a folder where they can write. So they are created
-exclusively, and no link is followed.
+Until then they have a temporary name, which others may guess in a folder where they can write. So no link is followed.
 """
 
 import errno
@@ -12,12 +11,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from catalogue.errors import CatalogueError, DiskFailed, QueryError
+from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked
 
 if sys.platform != "win32":
     import fcntl
@@ -30,15 +28,6 @@ def create(path: Path, *, buffering: int = -1) -> BinaryIO:
     """Create a temporary file exclusively, replacing what a killed process left there."""
     path.unlink(missing_ok=True)
     return path.open("x+b", buffering)
-
-
-@contextmanager
-def create_synced(path: Path) -> Iterator[BinaryIO]:
-    """Create such a file, and sync it to disk when it is written."""
-    with create(path) as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def create_folder(folder: Path) -> None:
@@ -74,7 +63,7 @@ def resume(path: Path) -> BinaryIO:
         raise refusal
     file = os.fdopen(os.open(path, _RESUME, 0o666), "r+b")
     status = os.fstat(file.fileno())
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or not _is_ours(status, path.parent):
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or not _is_ours(status, path.parent):
         file.close()
         raise refusal
     return file
@@ -105,10 +94,18 @@ def _is_ours(status: os.stat_result, folder: Path) -> bool:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Write a file that gets its name when it is complete, and delete what a killed process left of it."""
+    """Write a file that gets its name when it is complete; what a killed process left of it is replaced.
+
+    Raises:
+        StoreLocked: if another process writes it.
+        QueryError: if its temporary file is a link, or belongs to somebody else.
+    """
+    temporary = path.with_name(f".{path.name}.part")
     with ExitStack() as locked:
         with errors_of(path, path.parent):
-            temporary, file = _create_locked(path, locked)
+            file = _open_locked(temporary, locked)
+        if file is None:
+            raise StoreLocked(f"another process writes to {path}; wait for it, or choose another name")
         try:
             with named(path), file:
                 yield file
@@ -120,64 +117,26 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             raise
 
 
-def _create_locked(path: Path, locked: ExitStack) -> tuple[Path, BinaryIO]:
-    """Create a temporary file with the first name that no running process uses.
-
-    Its lock outlives the file object, which its writer may close before the rename.
-    """
-    names = (path.with_name(f".{path.name}.{number}.part") for number in count())
-    temporary = next(names)
-    while True:
+def _open_locked(path: Path, locked: ExitStack) -> BinaryIO | None:
+    """Open an empty file, unless another process has it; its lock outlives the file object."""
+    if sys.platform == "win32":  # an open file can be neither deleted nor renamed there
+        with suppress(PermissionError):
+            return create(path)
+        return None
+    file = resume(path)
+    lock = os.dup(file.fileno())
+    locked.callback(os.close, lock)
+    with suppress(BlockingIOError, FileNotFoundError):
         try:
-            file = temporary.open("x+b")
-        except FileExistsError:
-            temporary = temporary if _delete_left(temporary) else next(names)
-            continue
-        if sys.platform == "win32":  # open files can be neither deleted nor renamed there
-            return temporary, file
-        lock = os.dup(file.fileno())
-        locked.callback(os.close, lock)
-        with suppress(OSError):  # of a file system without locks
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        if _has_name(lock, temporary):  # no other process deleted it before it was locked
-            while (left := next(names)).exists() and _delete_left(left):
-                pass
-            return temporary, file
-        file.close()
-
-
-def _delete_left(path: Path) -> bool:
-    """Delete a temporary file whose lock ended with its process; return whether the name may be free."""
-    if sys.platform == "win32":
-        return False
-    try:
-        opened = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        return error.errno == errno.ENOENT
-    try:
-        if not stat.S_ISREG(os.fstat(opened).st_mode):
-            return False
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _has_name(opened, path):
-            path.unlink()
-    except OSError:
-        return False
-    finally:
-        os.close(opened)
-    return True
-
-
-def _has_name(descriptor: int, path: Path) -> bool:
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(descriptor), path.lstat())
-    return False
-
-
-def append(file: BinaryIO, line: bytes) -> None:
-    """Write a line and sync it to disk."""
-    file.write(line)
-    file.flush()
-    os.fsync(file.fileno())
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:  # of a file system without locks
+            if isinstance(error, BlockingIOError):
+                raise
+        if os.path.samestat(os.fstat(lock), path.lstat()):  # neither renamed nor deleted before it was locked
+            file.truncate()
+            return file
+    file.close()
+    return None
 
 
 def put_in_place(new: Path, path: Path) -> None:

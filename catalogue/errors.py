@@ -105,6 +105,8 @@ class FormatError(CatalogueError, ValueError):
 
 UNUSABLE = (NotFound, Forbidden, FileChanged, FormatError)
 """Errors of a file that a later request would meet again, so that the other index has to answer."""
+OF_ONE_FILE = (*UNUSABLE, Redirected, Throttled, Unreachable, RangeIgnored, WrongRange, WrongLength)
+"""Errors after which other files of the source can be read, unlike ``Blocked`` and ``SourceUnavailable``."""
 
 
 class BadManifest(FormatError):

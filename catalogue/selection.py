@@ -198,7 +198,7 @@ def select(session: Session, query: "Query") -> Selection:
 
     Raises:
         NotHarvested: if stored crawls are selected, and nothing is stored.
-        UnknownCrawl: if a crawl does not exist.
+        UnknownCrawl: if a name is invalid, or no crawl is selected.
         SourceError: if the list of crawls is needed, and neither stored nor reachable.
     """
     if session.dataset != COMMON_CRAWL:
@@ -256,8 +256,9 @@ def _select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tupl
         listed = [crawl.id for crawl in found.crawls]
         missing = () if found.complete or not found.warning else (found.warning,)
     for crawl in names:
-        _check_name(session, crawl, listed)
-    return select_crawls(parsed, sorted({*listed, *names})), missing
+        check_crawl_name(crawl, listed)
+    others = [word for word in parsed if word not in names]
+    return newest_first([*names, *(select_crawls(others, listed) if others else ())]), missing
 
 
 def with_stored(session: Session, words: Iterable[str]) -> list[str]:
@@ -304,9 +305,14 @@ def _nothing_stored(session: Session, what: str, advice: str) -> NothingStored:
 
 
 def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: Sequence[str] = ()) -> NotHarvested:
+    """Return the error that footers are not stored; raise UnknownCrawl for a name of no crawl."""
     dataset, (crawl, *others) = session.dataset, crawls
-    if dataset == COMMON_CRAWL and not has_columnar_index(crawl):
-        return NotHarvested(no_columnar_index(crawl), crawl=crawl)
+    if dataset == COMMON_CRAWL:
+        listed = known_crawls(session)
+        for each in crawls:
+            _check_name(session, each, listed)
+        if not has_columnar_index(crawl):
+            return NotHarvested(no_columnar_index(crawl), crawl=crawl)
     what = f"{crawl} is not harvested yet"
     if others:
         what = f"{len(crawls):,} of {plural(selected, 'crawl')} are not harvested yet"
@@ -338,7 +344,6 @@ def select_stored(
     named = [*plain_names(parsed), *(select_listed(session, "latest") if "latest" in parsed else ())]
     for crawl in named:
         if crawl not in stored:
-            _check_name(session, crawl, known_crawls(session))
             raise not_stored(session, [crawl], 1, subsets)
     if not stored:
         raise _nothing_stored(session, "no footers are stored", "")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from catalogue.harvest.backfill import Backfill
     from catalogue.harvest.harvest import Harvested
     from catalogue.harvest.harvest_crawls import HarvestEstimate
-    from catalogue.harvest.pull import Pulled
+    from catalogue.harvest.snapshot import Pulled
     from catalogue.progress import Progress
     from catalogue.session import Session
     from catalogue.surt import Keys
@@ -160,7 +160,7 @@ class HarvestCalls:
             SourceError: if it, or the source, cannot be read.
             StoreLocked: if another process harvests or pulls the same.
         """
-        from catalogue.harvest.pull import pull_snapshot
+        from catalogue.harvest.snapshot import pull_snapshot
 
         return pull_snapshot(self.session, place, crawls=crawls, compare=compare, report=report)
 

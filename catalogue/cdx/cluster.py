@@ -7,9 +7,9 @@ crawl. The blocks of a shard, which is a file ``cdx-NNNNN.gz``, follow each othe
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -224,20 +224,25 @@ def parse_blocks(crawl: str, data: bytes, *, start: int = 0, ends: bool = True, 
     return found
 
 
-def parse_file(crawl: str, file: BinaryIO, size: int, *, shards: int | None) -> Iterator[BlockList]:
-    """Parse and check a complete list in parts, in bounded memory; see ``parse_blocks``."""
+def parse_pieces(crawl: str, pieces: Iterable[bytes], size: int, *, shards: int | None) -> Iterator[BlockList]:
+    """Parse and check a complete list of a size in parts, in bounded memory; see ``parse_blocks``."""
     at, last, rest = 0, b"", b""
-    while at < size or not at:
-        data = rest + file.read(_PART)
+    for piece in (whole[start : start + _PART] for whole in pieces for start in range(0, len(whole), _PART)):
+        data = rest + piece
         end = data.rfind(b"\n") + 1
         if not end:
-            raise BadCdx(f"{list_path(crawl)}: byte {at:,} is not the start of a complete line of the list")
+            if len(data) > MAX_LINE:
+                break
+            rest = data
+            continue
         # The last line before this part is parsed again, so that the lines around the border are compared.
         start, lines, rest = at - len(last), last + data[:end], data[end:]
         at += end
         part = parse_blocks(crawl, lines, start=start, ends=at == size, shards=shards)
         yield replace(part, columns=part.columns.slice(1), begins=False) if last else part
         last = lines[lines.rfind(b"\n", 0, -1) + 1 :]
+    if at < size or not at:
+        raise BadCdx(f"{list_path(crawl)}: byte {at:,} is not the start of a complete line of the list")
 
 
 def _columns(data: bytes) -> pa.RecordBatch:

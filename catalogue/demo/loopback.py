@@ -70,8 +70,6 @@ class _Server(ThreadingTCPServer):
     def __init__(self, port: int, root: Path, log: list[Exchange]) -> None:
         self.root = root
         self.log = log
-        self.found: dict[str, Path] = {}
-        """Files of earlier requests; resolving a path takes as long as the rest of a request."""
         super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -137,15 +135,9 @@ class _Handler(BaseHTTPRequestHandler):
             )
 
     def _find(self, path: str) -> Path | None:
-        known = self.server.found.get(path)
-        if known and known.is_file():
-            return known
         try:
             target = (self.server.root / path).resolve()
             found = target.is_relative_to(self.server.root) and target.is_file() and not path.endswith("/")
         except (OSError, ValueError):  # a NUL, or a name that is too long
             return None
-        if not found:
-            return None
-        self.server.found[path] = target
-        return target
+        return target if found else None

@@ -87,10 +87,6 @@ def made_up_urls(rng: Random, count: int) -> list[str]:
     return [f"{rng.choice(('http', 'https', 'https'))}://{host}{_path(rng)}" for host in chosen]
 
 
-def _fetch(rng: Random, subset: str, url: str) -> Row:
-    return {"warc": _page, "crawldiagnostics": _failure, "robotstxt": _robots}[subset](rng, url)
-
-
 def _path(rng: Random) -> str:
     folders = "".join(f"/{rng.choice(_WORDS)}" for _ in range(rng.choice((0, 1, 1, 2))))
     name = f"{folders}/{rng.choice(_WORDS)}-{rng.randrange(10_000)}"
@@ -200,13 +196,14 @@ def captures(
 
     With ``twice``, what is not UTF-8 is escaped twice in keys, as until 2025.
     """
+    fetch = {"warc": _page, "crawldiagnostics": _failure, "robotstxt": _robots}[subset]
     for url in urls:
         segment = rng.choice(segments)
         time = segment.start + timedelta(seconds=rng.randrange(3 * 3600))
         split = urlsplit(url)
         key = url_surtkey(url)
         yield {
-            **_fetch(rng, subset, url),
+            **fetch(rng, url),
             **_host_columns(split.hostname or ""),
             "url_surtkey": re.sub("(?:%[89a-f][0-9a-f])+", _escape_again, key) if twice else key,
             "url": url,

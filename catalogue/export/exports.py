@@ -100,7 +100,7 @@ def export_snapshot(
     at = Progress("snapshot", listed=len(files), done=0)
     with session.reporting(report, "files") as bar:
         for file in snapshot.export(place, session, paths, removes=several(crawls, "crawls") == ("all",)):
-            at.done += file.footers
+            at.done += len(paths[file.crawl])
             at.bytes += file.size
             bar(at)
     return Exported(str(place), chosen, at.done, missing)

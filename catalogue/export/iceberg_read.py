@@ -135,9 +135,6 @@ class _Stream(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._place
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
         self._place = max(0, start + offset)
@@ -157,8 +154,3 @@ class _Stream(io.RawIOBase):
             body = bytes(len(here)) if self._unread and start > 0 and end == self._size else self._fetch(here)
         self._unread = False
         return body + self._tail[max(0, start - tail) : max(0, end - tail)]
-
-    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - any writable buffer
-        body = self.read(len(buffer))
-        buffer[: len(body)] = body
-        return len(body)

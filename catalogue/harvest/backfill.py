@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from catalogue.commoncrawl.crawls import CrawlWords
-from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailable, StoreLocked
+from catalogue.errors import OF_ONE_FILE, FormatError, SourceError, StoreLocked
 from catalogue.formatting import ReprMixin, plural, several
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
@@ -127,37 +127,32 @@ class Backfill(ReprMixin):
         for plan in plans:
             try:
                 yield read_bounds(plan, self.session.source, self.session.request_threads)
-            except (Blocked, SourceUnavailable):
-                raise
-            except (SourceError, FormatError) as error:
+            except OF_ONE_FILE as error:
                 yield error
 
     def cost(self, gaps: FileMetadata) -> tuple[int, int]:
         """Return the requests and bytes of one file, if its page indexes are valid."""
         indexes = self._index(gaps).key_indexes()
         indexed = {part.row_group for request in indexes for part in request.parts}
-        plan = self._plan(self._index(gaps, {*gaps.ordinals} - indexed))
+        plan = self._plan(self._index(gaps.among({*gaps.ordinals} - indexed)))
         return len(indexes) + plan.requests, sum(len(request.range) for request in indexes) + plan.bytes
 
     def prepare(self, gaps: FileMetadata) -> ReadPlan:
         """Return what to read of a file, after fetching its page indexes."""
         index = self._index(gaps)
-        plan = self._plan(index)
         if indexes := index.key_indexes():
             index.fetch_indexes(indexes, must_store=True)
-            plan = self._plan(index)
-        planned = (group for file in plan.files for group in file.row_groups)
-        return self._plan(self._index(gaps, {group.ordinal for group in planned if group.key_index is None}))
+        planned = (group for file in self._plan(index).files for group in file.row_groups)
+        return self._plan(self._index(gaps.among({each.ordinal for each in planned if each.key_index is None})))
 
     def _plan(self, index: ColumnarIndex) -> ReadPlan:
         dataset = self.session.dataset
         everything = ResolvedQuery(ALL_KEYS, ("*",), columns=(dataset.key,), any_order=True, table=dataset)
         return ReadPlan.of(everything, self.session.cost(), [index.plan(everything)])
 
-    def _index(self, gaps: FileMetadata, row_groups: Iterable[int] | None = None) -> ColumnarIndex:
+    def _index(self, gaps: FileMetadata) -> ColumnarIndex:
         session = self.session
-        some = gaps if row_groups is None else gaps.among({*row_groups})
-        scope = Scope(gaps.file.crawl, (some,), len(some.ordinals))
+        scope = Scope(gaps.file.crawl, (gaps,), len(gaps.ordinals))
         return ColumnarIndex(scope, session.page_indexes, lambda: session.source, session.cost())
 
 
@@ -181,9 +176,7 @@ class _Filling:
                     return
             try:
                 plan = self._backfill.prepare(gaps)
-            except (Blocked, SourceUnavailable):
-                raise
-            except (SourceError, FormatError) as error:
+            except OF_ONE_FILE as error:
                 self._note(gaps, error)
                 continue
             self._planned.append((gaps, size))

@@ -19,14 +19,7 @@ from catalogue.commoncrawl.datasets import (
     parse_manifest,
     parse_path_list,
 )
-from catalogue.errors import (
-    Blocked,
-    FormatError,
-    NotFound,
-    SourceError,
-    SourceUnavailable,
-    UnknownCrawl,
-)
+from catalogue.errors import OF_ONE_FILE, NotFound, SourceUnavailable, UnknownCrawl
 from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_ranges
 from catalogue.parquet.footer import decode_footer
@@ -137,43 +130,33 @@ def harvest(  # noqa: PLR0913 - each is named
     return outcome
 
 
+@dataclass(slots=True)
 class _Run:
     """Stores in batches what is fetched."""
 
-    def __init__(
-        self,
-        outcome: Harvested,
-        fetcher: FooterFetcher,
-        store: Store,
-        decoded: dict[str, FooterRows],
-        report: Callable[[Progress], None],
-    ) -> None:
-        self._outcome = outcome
-        self._fetcher = fetcher
-        self._store = store
-        self._decoded = decoded
-        self._report = report
-        self._start_batch()
-
-    def _start_batch(self) -> None:
-        self._files: list[tuple[str, FetchedFile]] = []
-        self._failures: list[tuple[str, StoredFile]] = []
-        self._size = 0
-        self._since = time.monotonic()
+    outcome: Harvested
+    fetcher: FooterFetcher
+    store: Store
+    decoded: dict[str, FooterRows]
+    report: Callable[[Progress], None]
+    files: list[tuple[str, FetchedFile]] = field(default_factory=list)
+    failures: list[tuple[str, StoredFile]] = field(default_factory=list)
+    size: int = 0
+    since: float = field(default_factory=time.monotonic)
 
     def fetch(self, missing: Iterable[IndexFile]) -> None:
-        source, at, started = self._fetcher.source, self._outcome.progress, time.monotonic()
+        source, at, started = self.fetcher.source, self.outcome.progress, time.monotonic()
         before = source.requests, source.bytes
-        self._report(at)
+        self.report(at)
         executor = ThreadPoolExecutor(source.connections, thread_name_prefix="harvest")
-        fetched = map_as_completed(executor, self._fetcher.fetch, missing, limit=2 * source.connections)
+        fetched = map_as_completed(executor, self.fetcher.fetch, missing, limit=2 * source.connections)
         try:
             with closing(fetched) as results:
                 for file, future in results:
                     self._add(file.path, future)
                     at.requests, at.bytes = source.requests - before[0], source.bytes - before[1]
                     at.seconds = time.monotonic() - started
-                    self._report(at)
+                    self.report(at)
         finally:
             # Not waited for: the caller that stops early closes the source next, which ends what is under way.
             executor.shutdown(wait=False, cancel_futures=True)
@@ -182,36 +165,34 @@ class _Run:
     def _add(self, path: str, future: "Future[FetchedFile]") -> None:
         try:
             result = future.result()
-        except (Blocked, SourceUnavailable):
-            raise
-        except (SourceError, FormatError) as error:
-            self._outcome.failures[path] = str(error)
-            self._outcome.progress.failed += 1
-            self._failures.append((path, marker(f"{type(error).__name__}: {error}")))
-            if not self._outcome.fetched and len(self._outcome.failures) >= _HOPELESS:
+        except OF_ONE_FILE as error:
+            self.outcome.failures[path] = str(error)
+            self.outcome.progress.failed += 1
+            self.failures.append((path, marker(f"{type(error).__name__}: {error}")))
+            if not self.outcome.fetched and len(self.outcome.failures) >= _HOPELESS:
                 message = f"the first {_HOPELESS} files all failed, the last with: {error}"
                 raise SourceUnavailable(message) from error
         else:
             if result.is_new:
-                self._outcome.fetched.add(path)
-            if result.rows and len(self._decoded) < _DECODED:
-                self._decoded[path] = result.rows
-            self._outcome.progress.done += 1
-            self._files.append((path, result))
-            self._size += len(result.value) + sum(map(len, result.indexes.values()))
-        late = time.monotonic() - self._since > _BATCH_SECONDS
-        if late or len(self._files) + len(self._failures) >= _BATCH_FILES or self._size >= _BATCH_BYTES:
+                self.outcome.fetched.add(path)
+            if result.rows and len(self.decoded) < _DECODED:
+                self.decoded[path] = result.rows
+            self.outcome.progress.done += 1
+            self.files.append((path, result))
+            self.size += len(result.value) + sum(map(len, result.indexes.values()))
+        late = time.monotonic() - self.since > _BATCH_SECONDS
+        if late or len(self.files) + len(self.failures) >= _BATCH_FILES or self.size >= _BATCH_BYTES:
             self._commit()
 
     def _commit(self) -> None:
-        files, failures = self._files, self._failures
-        self._start_batch()
+        files, failures = self.files, self.failures
+        self.files, self.failures, self.size, self.since = [], [], 0, time.monotonic()
         if files:
-            self._store.put_encoded("files", [(path, each.value) for path, each in files])
+            self.store.put_encoded("files", [(path, each.value) for path, each in files])
         if failures:
-            self._store.put("failures", failures)
+            self.store.put("failures", failures)
         if indexes := [(path, each.indexes, each.version) for path, each in files if each.indexes]:
-            self._store.add_all_indexes(indexes)
+            self.store.add_all_indexes(indexes)
 
 
 def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str]) -> dict[str, StoredFile]:

@@ -5,32 +5,20 @@ parsed, checked and written as a Parquet file while it arrives; that file is use
 """
 
 import hashlib
-import io
 import json
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from catalogue.atomic_files import make_folder, named, resume, whole_file
 from catalogue.cdx.block_file import write_blocks
-from catalogue.cdx.cluster import MAX_LIST, count_shards, list_path, parse_file, shards_path
+from catalogue.cdx.cluster import MAX_LIST, count_shards, list_path, parse_pieces, shards_path
 from catalogue.commoncrawl.crawls import CDX, suggest_crawl
-from catalogue.errors import (
-    BadCdx,
-    Blocked,
-    FormatError,
-    NotFound,
-    NotParquet,
-    SourceError,
-    SourceUnavailable,
-    StoreDamaged,
-    UnknownCrawl,
-)
+from catalogue.errors import OF_ONE_FILE, BadCdx, FormatError, NotFound, NotParquet, StoreDamaged, UnknownCrawl
 from catalogue.harvest.harvest import Harvested
 from catalogue.progress import Progress
 from catalogue.source.byte_ranges import ByteRange
@@ -71,9 +59,7 @@ def harvest_blocks(
             if _fetch_list(crawl, store, source, report, refresh=refresh):
                 outcome.fetched.add(path)
             outcome.progress.done = 1
-        except (Blocked, SourceUnavailable):
-            raise
-        except (SourceError, FormatError) as error:
+        except OF_ONE_FILE as error:
             outcome.failures[path] = str(error)
             outcome.progress.failed = 1
     at = outcome.progress
@@ -101,7 +87,8 @@ def _fetch_list(
     if end.total_size > MAX_LIST:
         raise BadCdx(f"{list_path(crawl)} has {end.total_size:,} bytes; at most {MAX_LIST:,} are accepted")
     make_folder(blocks_folder(store))
-    part = _part_file(store, source, crawl, end)
+    version = json.dumps([source.url, end.total_size, end.etag, end.last_modified]).encode()
+    part = blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"
     executor = ThreadPoolExecutor(min(_AT_ONCE, source.connections), thread_name_prefix="blocks")
     try:
         with (
@@ -110,7 +97,7 @@ def _fetch_list(
             closing(_pieces(crawl, file, source, end, executor, report)) as pieces,
             whole_file(list_file(store, crawl)) as output,
         ):
-            blocks = parse_file(crawl, io.BufferedReader(_Arriving(pieces)), end.total_size, shards=shards)
+            blocks = parse_pieces(crawl, pieces, end.total_size, shards=shards)
             directory = write_blocks(output, crawl, blocks)
     except FormatError:
         executor.shutdown(cancel_futures=True)  # what is received counts for this crawl
@@ -130,29 +117,6 @@ def _usable_list(store: Store, crawl: str) -> StoredFile | None:
         return store.get("documents", LISTS + crawl) if open_list(store, crawl) else None
     except StoreDamaged:
         return None
-
-
-def _part_file(store: Store, source: PoliteSource, crawl: str, end: Response) -> Path:
-    version = json.dumps([source.url, end.total_size, end.etag, end.last_modified]).encode()
-    return blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"
-
-
-class _Arriving(io.RawIOBase):
-    """A file whose contents are yielded piece by piece."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._piece = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - as the base class has it
-        self._piece = self._piece or memoryview(next(self._pieces, b""))
-        part = self._piece[: len(buffer)]
-        buffer[: len(part)] = part
-        self._piece = self._piece[len(part) :]
-        return len(part)
 
 
 def _pieces(

@@ -1,6 +1,6 @@
 """Harvest crawls into the store, forget them, and define datasets."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -114,12 +114,13 @@ def define(
     session.reload_dataset()
 
 
-def _update_tables(
-    session: Session, decoded: Mapping[str, FooterRows] = MappingProxyType({}), values: Sequence[str] = ()
+def update_tables(
+    session: Session, decoded: Mapping[str, FooterRows] = MappingProxyType({}), values: Collection[str] = ()
 ) -> None:
-    from catalogue.tables.update_tables import update_tables
+    from catalogue.tables import update_tables as tables
 
-    update_tables(session.data / TABLES_FOLDER, session.store, session.dataset, decoded=decoded, values=values)
+    folder, notify = session.data / TABLES_FOLDER, session.notify
+    tables.update_tables(folder, session.store, session.dataset, decoded=decoded, values=values, notify=notify)
 
 
 def _update_database(
@@ -131,7 +132,7 @@ def _update_database(
 ) -> None:
     from catalogue.metadata_db.refresh import refresh
 
-    _update_tables(session, decoded, values)
+    update_tables(session, decoded, values)
     refresh(session.database_path, session.store, session.dataset, stale=stale)
 
 
@@ -183,11 +184,11 @@ def harvest_crawls(
                     session.notify(str(error))  # a list of crawls runs ahead of their index
                 except BaseException:
                     with suppress(CatalogueError):  # the first error is raised
-                        _update_tables(session, decoded)  # so that the next query does not wait for it
+                        update_tables(session, decoded)  # so that the next query does not wait for it
                     raise
             added = outcomes[before:]
             if added and values:
-                _update_tables(session, decoded)  # the database is updated when its values are stored, too
+                update_tables(session, decoded)  # the database is updated when its values are stored, too
                 outcomes.append(_harvest_values(session, crawl, values, chosen_subsets, progress))
             elif added:
                 _update_database(session, decoded, stale=any(each.fetched for each in added))

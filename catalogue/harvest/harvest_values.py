@@ -5,16 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import Blocked, QueryError, SourceError, SourceUnavailable
+from catalogue.errors import OF_ONE_FILE, QueryError
 from catalogue.formatting import comma_separated, join_first, plural, size
 from catalogue.harvest.harvest import VALUES, Harvested
 from catalogue.plan.columnar_index import ColumnarIndex, Scope
-from catalogue.plan.requests import PlannedRequest
 from catalogue.progress import Progress
 from catalogue.query.resolved_query import check_columns
 from catalogue.session import Session
-from catalogue.source.checks import Response
-from catalogue.source.parallel import RequestThreads, map_in_order
+from catalogue.source.parallel import RequestThreads, map_as_completed
 from catalogue.store.stored_lists import note_values
 
 ALL_VALUES = (
@@ -57,14 +55,6 @@ def harvest_values(
     outcome = Harvested(at, index=VALUES)
     before, started = session.spent, time.monotonic()
 
-    def fetched(request: PlannedRequest) -> Response | SourceError:
-        try:
-            return index.fetch(request)
-        except (Blocked, SourceUnavailable):
-            raise
-        except SourceError as error:
-            return error
-
     with session.store.harvesting(crawl), closing(RequestThreads(session.source.connections)) as executor:
         requests = index.missing_dictionaries(columns)
         at.done -= sum(len(request.parts) for request in requests)
@@ -77,10 +67,12 @@ def harvest_values(
         report(at)
         try:
             while requests:  # pages of unknown length may be cut short
-                answers = map_in_order(executor, fetched, requests, limit=2 * session.source.connections)
-                for request, answer in zip(requests, answers, strict=True):
-                    if isinstance(answer, SourceError):
-                        outcome.failures[request.path] = str(answer)
+                fetched = map_as_completed(executor, index.fetch, requests, limit=2 * session.source.connections)
+                for request, future in fetched:
+                    try:
+                        answer = future.result()
+                    except OF_ONE_FILE as error:
+                        outcome.failures[request.path] = str(error)
                         at.failed += len(request.parts)
                     else:
                         index.take(request, answer, must_store=True)

@@ -1,44 +1,59 @@
-"""Snapshots: a manifest, which lists its files, and a file of entries for each crawl.
+"""Snapshots of what is stored: their format, export, and pull.
 
-::
+The file of a crawl has entries: a line of JSON, ``[key, length, part, ...]``, and a value of that length as the store
+has them; see ``store/stored_file.py``. The first entry is the manifest of the crawl; the others are its index files.
+The parts of their data are the footer, and the page indexes of each row group, with a length of 0 where there are none.
+Reading this needs no Parquet library, which a file from outside could crash.
 
-    snapshot.json                                the manifest
-    crawls/CC-MAIN-2022-05.values                what is stored of a crawl
-
-An entry is a line of JSON, ``[key, length, part, ...]``, and a value of that length as the store has them; see
-``store/stored_file.py``. The first entry is the manifest of the crawl; the others are its index files. The parts of
-their data are the footer, and the page indexes of each row group, with a length of 0 where there are none. Reading
-this needs no Parquet library, which a file from outside could crash.
+Pull checks a file completely before anything of it is stored. A digest shows that a file is what its maker wrote, not
+that it is true. So footers are decoded here, and some footers and page indexes are compared with the source. A maker
+who invents everything except what happens to be compared can still make results incomplete: pull snapshots of people
+you trust.
 """
 
 import hashlib
 import io
 import json
-import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple, get_type_hints
+from random import SystemRandom
+from typing import NamedTuple
 
 from catalogue.atomic_files import create, named
-from catalogue.check.compare_files import written_indexes
-from catalogue.commoncrawl.crawls import check_crawl_name, newest_first
-from catalogue.commoncrawl.datasets import manifest_path
-from catalogue.errors import BadSnapshot, QueryError, StoreDamaged
+from catalogue.check.compare_files import compare_file, written_indexes
+from catalogue.commoncrawl.crawls import CrawlWords, check_crawl_name, newest_first, select_crawls
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, index_file, manifest_path, parse_manifest
+from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged, UnknownCrawl
+from catalogue.formatting import ReprMixin, join_first, plural, several
+from catalogue.harvest.harvest_crawls import update_tables
 from catalogue.output.open_output import open_folder
 from catalogue.output.targets import Target
+from catalogue.parquet.footer import examine_footer
 from catalogue.parquet.page_index import Indexes
 from catalogue.parquet.thrift import typed
+from catalogue.progress import Progress
 from catalogue.session import Session
-from catalogue.settings import package_version
-from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile, decode, encode
+from catalogue.settings import canonical, package_version
+from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.source.checks import MAX_DOCUMENT
+from catalogue.source.retry import PoliteSource
+from catalogue.store.database import Store, encode_indexes
+from catalogue.store.locks import locked
+from catalogue.store.schema import index_key
+from catalogue.store.stored_file import StoredFile, decode, encode, marker
+from catalogue.store.stored_lists import VALUES
 
 MANIFEST = "snapshot.json"
-VERSION = 6
+VERSION = 7
+"""Manifests of version 6 have more fields, which need not be read."""
 _PART = ".growing"
-_HEX = re.compile("[0-9a-f]{64}")
 _MAX_LINE, _MAX_VALUE, _MAX_FILE = 16 << 10, 64 << 20, 4 << 30
+_MAX_TEXT, _MAX_SIZE = 1000, 1 << 50
+_AGAIN = "an export may be running: run the same command again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +63,16 @@ class SnapshotFile:
     crawl: str
     size: int
     sha256: str
-    contents: str
-    """A digest of the stored values: with the same, the file is not written again."""
-    footers: int
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(SnapshotFile).items():
-            typed(getattr(self, name), kind)
-        check_crawl_name(self.crawl)
-        if not (_HEX.fullmatch(self.sha256) and 0 <= self.size <= _MAX_FILE and self.footers >= 0):
-            raise ValueError(f"sha256, size or footers of {self.crawl}")
+        check_crawl_name(typed(self.crawl, str))
+        if not (bytes.fromhex(self.sha256) and 0 <= typed(self.size, int) <= _MAX_FILE):
+            raise ValueError(f"sha256 or size of {self.crawl}")
+
+    @classmethod
+    def of(cls, crawl: str, path: Path) -> "SnapshotFile":
+        with path.open("rb") as file:
+            return cls(crawl, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
     @property
     def name(self) -> str:
@@ -81,12 +96,8 @@ class Entry(NamedTuple):
         return json.dumps([self.key, len(value), *map(len, parts)]).encode() + b"\n" + value
 
 
-def read_entries(path: Path, accept: Callable[[StoredFile], StoredFile] = lambda stored: stored) -> Iterator[Entry]:
-    """Decode the entries in a file from outside, without bounds that a backfill found.
-
-    Raises:
-        BadSnapshot: if it is invalid, or ``accept`` raises ValueError for a value.
-    """
+def read_entries(path: Path) -> Iterator[Entry]:
+    """Decode the entries in a file from outside, without bounds of a backfill; raise BadSnapshot if it is invalid."""
     try:
         with path.open("rb") as file:
             while line := file.readline(_MAX_LINE):
@@ -94,7 +105,7 @@ def read_entries(path: Path, accept: Callable[[StoredFile], StoredFile] = lambda
                 length, *parts = (typed(each, int) for each in lengths)
                 if min(length, *parts) < 0 or length > _MAX_VALUE:
                     raise ValueError(f"an entry with {length} bytes")  # noqa: TRY301
-                stored = accept(decode(file.read(length)))
+                stored = decode(file.read(length))
                 data = io.BytesIO(stored.data)
                 first, *packed = map(data.read, parts)
                 indexes = ((ordinal, Indexes.unpack(each).written) for ordinal, each in enumerate(packed) if each)
@@ -111,17 +122,14 @@ def pack_manifest(files: Iterable[SnapshotFile]) -> bytes:
 
 
 def unpack_manifest(data: bytes, place: str) -> dict[str, SnapshotFile]:
-    """Return the files in a ``snapshot.json`` from outside by crawl, newest first.
-
-    Raises:
-        BadSnapshot: if it is invalid or has another version.
-    """
+    """Return the files in a manifest from outside by crawl, newest first; raise BadSnapshot if it is invalid."""
     try:
         manifest = json.loads(data)
-        if (version := typed(manifest["version"], int)) != VERSION:
+        if (version := typed(manifest["version"], int)) not in {6, VERSION}:
             which = "; upgrade this tool" if version > VERSION else ", which a new export has"
             raise ValueError(f"it has version {version}, and this tool reads version {VERSION}{which}")  # noqa: TRY301
-        files = {file.crawl: file for file in (SnapshotFile(**fields) for fields in manifest["files"])}
+        listed = (SnapshotFile(each["crawl"], each["size"], each["sha256"]) for each in manifest["files"])
+        files = {file.crawl: file for file in listed}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadSnapshot(f"the snapshot at {place} cannot be used: {MANIFEST}: {str(error)[:100]}") from error
     return {crawl: files[crawl] for crawl in newest_first(files)}
@@ -135,7 +143,6 @@ def export(
     ``crawls`` has the paths of the files of each crawl. Files of crawls without changes are kept. The manifest is
     replaced after each crawl, so that an export that was killed continues. With ``removes``, other crawls are removed.
     """
-    store = session.store
     with open_folder(output, session.settings.cache) as place, named(place.staging):
         part, before = place.staging / _PART, _previous(place, output)
         files = {crawl: file for crawl, file in before.items() if crawl in crawls or not removes}
@@ -144,9 +151,9 @@ def export(
             for crawl in before.keys() - files.keys():
                 place.remove(before[crawl].name)
             for crawl, paths in crawls.items():
-                file, contents = files.get(crawl), _contents(store, crawl, paths)
-                if file is None or file.contents != contents or place.size(file.name) != file.size:
-                    file = files[crawl] = _write(part, store, crawl, paths, contents)
+                file = _write(part, session.store, crawl, paths)
+                if file != files.get(crawl) or place.size(file.name) != file.size:
+                    files[crawl] = file
                     place.put(part, file.name)
                     _put_manifest(place, part, files)
                 yield file
@@ -171,23 +178,170 @@ def _put_manifest(place: Target, part: Path, files: Mapping[str, SnapshotFile]) 
     place.put(part, MANIFEST)
 
 
-def _contents(store: Store, crawl: str, paths: Sequence[str]) -> str:
-    """Return a digest of the digests of a crawl's values."""
-    indexes = [key for path in paths for key in store.index_keys(path)]
-    keys = {"documents": [manifest_path(crawl)], "files": paths, "indexes": indexes}
-    versions = [sorted(store.versions(table, of_table).items()) for table, of_table in keys.items()]
-    return hashlib.blake2b(repr(versions).encode(), digest_size=16).hexdigest()
-
-
-def _write(part: Path, store: Store, crawl: str, paths: Sequence[str], contents: str) -> SnapshotFile:
-    footers = 0
+def _write(part: Path, store: Store, crawl: str, paths: Sequence[str]) -> SnapshotFile:
     with create(part) as file:
-        if manifest := store.get("documents", manifest_path(crawl)):
-            file.write(Entry(manifest_path(crawl), manifest).pack())
-        for path in sorted(paths):
-            if stored := store.get("files", path):
-                file.write(Entry(path, stored, written_indexes(store, path, stored)).pack())
-                footers += 1
-    with part.open("rb") as written:
-        digest = hashlib.file_digest(written, "sha256").hexdigest()
-    return SnapshotFile(crawl, part.stat().st_size, digest, contents, footers)
+        for table, key in [("documents", manifest_path(crawl)), *(("files", path) for path in sorted(paths))]:
+            if stored := store.get(table, key):
+                file.write(Entry(key, stored, written_indexes(store, key, stored)).pack())
+    return SnapshotFile.of(crawl, part)
+
+
+@dataclass(slots=True, repr=False)
+class Pulled(ReprMixin):
+    """The result of a pull."""
+
+    place: str
+    crawls: tuple[str, ...]
+    """Selected crawls of the snapshot, newest first."""
+    unchanged: int = 0
+    """Crawls among them of which an earlier pull has stored the same."""
+    files: int = 0
+    """Footers that were added."""
+    kept: int = 0
+    """Footers that were stored already, in any version, and stay."""
+    row_groups: int = 0
+    """Row groups whose page indexes were added."""
+    compared: int = 0
+    """Files that were compared with the source."""
+    missing: tuple[str, ...] = ()
+    """What is not stored of these crawls now, in sentences."""
+
+    def _line(self) -> str:
+        added = f"{plural(self.files, 'footer')} added, {self.kept:,} stored already"
+        return f"from {self.place}: {added}; {plural(self.compared, 'file')} compared with the source"
+
+    def _notes(self) -> Iterator[str]:
+        yield from self.missing
+
+
+def pull_snapshot(
+    session: Session, place: str | Path, *, crawls: CrawlWords, compare: int, report: Callable[[Progress], None] | None
+) -> Pulled:
+    """Store a snapshot; see ``Catalogue.pull``."""
+    if session.dataset != COMMON_CRAWL:
+        raise QueryError(f"snapshots are of Common Crawl's index, and this is {session.dataset.name}")
+    session.check_writable()  # before any request
+    with closing(session.open_source(str(place))) as there, session.reporting(report, "crawls") as bar:
+        listed = _fetch_manifest(there)
+        selected = select_crawls(several(crawls, "crawls"), [*listed])
+        if absent := [crawl for crawl in selected if crawl not in listed]:
+            raise UnknownCrawl(f"the snapshot does not have {absent[0]}; it has {join_first([*listed])}")
+        new, pulled = set(), Pulled(there.url, tuple(selected))
+        with locked(session.data / "pull.lock", session.data):
+            for done, crawl in enumerate(selected, 1):
+                if _pull_file(session, there, listed[crawl], compare, pulled):
+                    new.add(crawl)
+                bar(Progress("pull", listed=len(selected), done=done, bytes=there.bytes))
+    if new:
+        update_tables(session, values=new)
+    pulled.unchanged = len(selected) - len(new)
+    shown = session.metadata()
+    pulled.missing = tuple(each for crawl in sorted(selected) for each in shown.missing(crawl))
+    return pulled
+
+
+def _fetch_manifest(place: PoliteSource) -> dict[str, SnapshotFile]:
+    try:
+        files = unpack_manifest(place.get(MANIFEST).body, place.url)
+    except NotFound as error:
+        reasons = (
+            "if it is being exported, wait; if these are copies of Common Crawl's files, use the place as the source"
+        )
+        raise BadSnapshot(f"there is no snapshot at {place.url}: {MANIFEST} is missing; {reasons}") from error
+    if not files:
+        raise BadSnapshot(f"the snapshot at {place.url} has no crawls yet; if it is being exported, wait")
+    return files
+
+
+def _fetch(place: PoliteSource, file: SnapshotFile, path: Path) -> None:
+    pin = FileVersion(file.size, None)
+    with create(path) as output:
+        for start in range(0, file.size, MAX_DOCUMENT):
+            part = ByteRange(start, min(start + MAX_DOCUMENT, file.size))
+            try:  # a small file is requested without a range, which every server can answer
+                answer = place.get(file.name, None if len(part) == file.size else part, pin=pin)
+            except (NotFound, FileChanged) as error:
+                raise BadSnapshot(f"it is not the file of the manifest ({error}); {_AGAIN}") from error
+            pin = answer.version
+            output.write(answer.body)
+    if SnapshotFile.of(file.crawl, path) != file:
+        raise BadSnapshot(f"it has another digest than in the manifest; {_AGAIN}")
+
+
+def _pull_file(session: Session, place: PoliteSource, file: SnapshotFile, compare: int, pulled: Pulled) -> bool:
+    """Check and store a file, completely or not at all; return whether it is new."""
+    store, path, note = session.create_store(), session.data / "pulling.part", f"snapshots/{file.crawl}/{file.sha256}"
+    if store.get("documents", note):
+        return False
+    with store.harvesting(file.crawl), named(path):
+        try:
+            _fetch(place, file, path)
+            files, compared = _check(file.crawl, path, session.source, compare)
+        except (FormatError, NotFound, FileChanged) as error:
+            why = "" if isinstance(error, FormatError) else "it has a file that the source does not have as it is: "
+            raise BadSnapshot(f"{place.url}{file.name}: {why}{error}; nothing of it was stored") from error
+        else:
+            rows = _rows(file.crawl, path, store, session.source.url)
+            added = Counter(table for table, _ in store.add_missing(rows))
+            store.put("documents", [(note, marker(source=place.url))])
+        finally:
+            path.unlink(missing_ok=True)
+    pulled.files += added["files"]
+    pulled.kept += files - added["files"]
+    pulled.row_groups += added["indexes"]
+    pulled.compared += compared
+    return True
+
+
+def _check(crawl: str, path: Path, source: PoliteSource, compare: int) -> tuple[int, int]:
+    """Check all footers, and compare some with the source; return the numbers of both."""
+    paths: dict[bool, list[str]] = {False: [], True: []}  # by whether there are page indexes
+    last = ""
+    for entry in read_entries(path):
+        try:
+            _check_entry(crawl, entry, last)
+        except (FormatError, StoreDamaged) as error:
+            raise BadSnapshot(f"{entry.key[:200]!r} is invalid: {error}") from error
+        if entry.key != manifest_path(crawl):
+            paths[bool(entry.indexes)].append(last := entry.key)
+    sample = {key for keys in paths.values() for key in SystemRandom().sample(keys, min(compare, len(keys)))}
+    for key, stored, indexes in read_entries(path) if sample else ():
+        if key in sample:
+            pin = FileVersion(stored.size, None)
+            same, different = compare_file(key, stored, indexes, source, COMMON_CRAWL.key, pin)
+            if different or not same:
+                what = f"{'page index' if same else 'footer'} of {key} than {source.url}"
+                why = "it is wrong, or was made from another source or before the file was replaced"
+                raise BadSnapshot(f"it has another {what}; {why}")
+    return sum(map(len, paths.values())), len(sample)
+
+
+def _check_entry(crawl: str, entry: Entry, last: str) -> None:
+    stored, file = entry.stored, index_file(entry.key)
+    texts = (stored.etag or "", stored.last_modified or "", stored.source, stored.taken)
+    is_plain = all(len(text) <= _MAX_TEXT and text.isascii() and text.isprintable() for text in texts)
+    if not is_plain or not 0 <= stored.size <= _MAX_SIZE or stored.fetched_at > datetime.now(UTC) + timedelta(days=1):
+        raise FormatError("invalid time, size or text")
+    if entry.key == manifest_path(crawl) and not last:
+        parse_manifest(crawl, stored.data)
+    elif file and file.crawl == crawl:
+        footer = examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
+        if entry.key <= last:
+            raise FormatError("it is there twice, or not in the order of paths")
+        if not entry.indexes.keys() <= {group.ordinal for group in footer.row_groups}:
+            raise FormatError("it has a page index of a row group that its footer does not have")
+    else:
+        raise FormatError(f"it is not a file of {crawl}")
+
+
+def _rows(crawl: str, path: Path, store: Store, source: str) -> Iterator[tuple[str, str, bytes]]:
+    """Yield what to store of a checked file, attributed to the source with which it was compared."""
+    for key, given, indexes in read_entries(path):
+        etag = given.etag if canonical(given.source) == canonical(source) else None  # another source's has no meaning
+        stored = replace(given, source=source, etag=etag, note="")
+        yield "documents" if key == manifest_path(crawl) else "files", key, encode(stored)
+        ours = store.undamaged("files", key)
+        if ours and (ours.version, ours.data) == (stored.version, stored.data):
+            yield from (("indexes", index_key(key, n), value) for n, value in encode_indexes(indexes, stored).items())
+            if any(each.dictionaries for each in indexes.values()):
+                yield "documents", f"{VALUES}{crawl}", encode(marker())

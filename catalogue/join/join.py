@@ -19,14 +19,14 @@ from catalogue.errors import UNUSABLE, Blocked, FormatError, NotHarvested, Query
 from catalogue.formatting import join_first
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.join_ledger import JoinLedger, JoinPart
-from catalogue.join.joined import Joined, JoinEstimate
+from catalogue.join.joined import Joined, JoinEstimate, files_in_order
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import KINDS, Kind, distinct, kind_of
 from catalogue.join.parse_keys import is_list_of_invalid
 from catalogue.join.parts import (
-    concatenate,
     prefer_exact,
     result_of,
+    rows_of,
     rows_of_other_urls,
     write_nothing,
     write_part,
@@ -46,7 +46,7 @@ _KEPT = 4
 """Rows of parts in memory, for each row of the input in a file of the result."""
 _WORK, _LOCK = ".join", "lock"
 _LEDGER, _KEYS, _PARTS = "ledger.jsonl", "keys", "parts"
-_OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet(?:\.[0-9]+\.part)?")
+_OWN = re.compile(r"\.?(?:CC-MAIN-[0-9-]+(?:-[a-z]+)?-[0-9]{5,}|part-[0-9]{5,}|nothing)\.parquet(?:\.part)?")
 _OTHER_FORMATS = {".csv", ".tsv", ".json", ".jsonl", ".arrow", ".txt"}
 _INVALID = "_invalid.csv"
 """Readers of a folder of Parquet files ignore names with an underscore."""
@@ -108,14 +108,9 @@ def join(
         make_folder(work)
     with locked(work / _LOCK, output), _removed_if_refused(new, folder), session.reporting(report, "slices") as bar:
         with closing(_JoinRun(session, asked, keys, work, invalid, bar, sizes)) as run:
-            done = run.run(folder, agree, math.inf if budget is None else budget)
-        if is_file:
-            concatenate(done.files, output)
-            done.output = output
+            done = run.run(folder, output, agree, math.inf if budget is None else budget)
         if done.complete and is_file:
             (work / _LEDGER).unlink()  # first, so that a part of the rest is not taken for all
-            for path in folder.glob("*.parquet"):
-                path.unlink()
         if done.complete:
             for name in (_KEYS, _PARTS, SPILLED):
                 shutil.rmtree(work / name, ignore_errors=True)
@@ -236,15 +231,13 @@ class _JoinRun:
         seconds = self._session.cost().seconds(requests, received, len(prices))
         return JoinEstimate(about["rows"], about["patterns"], tuple(prices), requests, received, seconds)
 
-    def run(self, folder: Path, agree: Callable[[JoinEstimate], None] | None, most: float) -> Joined:
-        """Do what is left, if its cost is agreed to, with at most ``most`` bytes."""
-        before, next_bytes = self._session.spent, 0
-        ledger, parts = self._ledger, self._work / _PARTS if self._kind.collect else folder
-        if not self._kind.collect:
-            ledger.forget_lost(parts)
+    def run(self, folder: Path, output: Path, agree: Callable[[JoinEstimate], None] | None, most: float) -> Joined:
+        """Do what is left if its cost is agreed to, with at most ``most`` bytes; ``output`` may be ``folder``."""
+        is_file, before, next_bytes = output != folder, self._session.spent, 0
+        ledger, parts = self._ledger, self._work / _PARTS if is_file or self._kind.collect else folder
         crawls = self._scope.selection.crawls
         is_current = all(ledger.slices(crawl, self._scope.state(crawl)) is not None for crawl in crawls)
-        if not (ledger.finished and is_current and ledger.has_result(folder)):
+        if not (ledger.finished and is_current and ledger.has_result(output.parent if is_file else folder)):
             ledger.forget_lost(parts)  # which a finished join has deleted
             cost = self.estimate()
             if agree:
@@ -256,18 +249,18 @@ class _JoinRun:
             for path in _own_files(parts):  # some are of slices that were cut again
                 if path.name not in known:
                     path.unlink()
-            next_bytes = self._read(parts, most)
+            next_bytes = self._read(parts, most, temporary=parts != folder)
             if self._kind.exact and not (self._kind.collect or self._keys.are_keys):
                 self._prefer_exact(parts)
-            rows = self._write(folder)
+            rows = self._write(folder, output)
             if not (ledger.failed or self._missing or next_bytes):
-                ledger.finish(rows, _own_files(folder))
+                ledger.finish(rows, [output] if is_file else _own_files(folder))
         else:
             rows = ledger.rows or 0
         requests, received = (after - start for after, start in zip(self._session.spent, before, strict=True))
         about = ledger.input
         return Joined(
-            folder,
+            output,
             self._kind.name,
             rows,
             about["rows"],
@@ -283,7 +276,7 @@ class _JoinRun:
             self._missing,
             sum(each.name not in ledger.parts and each.name not in ledger.failed for each in self._slices),
             next_bytes,
-            rows_of_other_urls(_own_files(folder)) if self._kind.exact else 0,
+            rows_of_other_urls([output] if is_file else _own_files(folder)) if self._kind.exact else 0,
         )
 
     @property
@@ -292,21 +285,21 @@ class _JoinRun:
         found = (text for crawl in crawls for text in self._scope.missing(crawl, self._ledger.index(crawl)))
         return (*self._scope.selection.missing, *dict.fromkeys(found))
 
-    def _read(self, parts: Path, most: float) -> int:
+    def _read(self, parts: Path, most: float, *, temporary: bool) -> int:
         """Read the slices that are left; return the bytes of the first one that exceeds ``most``."""
         at = Progress("reading", len(self._slices), 0)
         start = self._session.bytes
         for each in self._slices:
             if each.name not in self._ledger.parts:
                 left = most - (self._session.bytes - start)
-                if next_bytes := self._read_slice(each, parts / f"{each.name}.parquet", left):
+                if next_bytes := self._read_slice(each, parts / f"{each.name}.parquet", left, temporary=temporary):
                     return next_bytes
             at.done, at.bytes = at.done + 1, self._session.bytes - start
             at.failed = len(self._ledger.failed)
             self._report(at)
         return 0
 
-    def _read_slice(self, each: Slice, path: Path, most: float) -> int:
+    def _read_slice(self, each: Slice, path: Path, most: float, *, temporary: bool) -> int:
         lookups = self._keys.between(each.keys.start, each.keys.end)
         captures = self._scope.captures(each, lookups)
         try:
@@ -314,12 +307,12 @@ class _JoinRun:
             if plan.bytes > most:
                 return plan.bytes
             try:
-                part = write_part(self._kind, captures, lookups, self._keys, path)
+                part = write_part(self._kind, captures, lookups, self._keys, path, temporary=temporary)
             except UNUSABLE as error:
                 other = self._scope.by_other(each, lookups, sum(of_crawl.price for of_crawl in plan.crawls), error)
                 if other is None or other.plan.bytes > most:
                     raise
-                part = write_part(self._kind, other, lookups, self._keys, path)
+                part = write_part(self._kind, other, lookups, self._keys, path, temporary=temporary)
         except (Blocked, SourceUnavailable):
             raise
         except (SourceError, FormatError, NotHarvested) as error:  # the last: too many blocks for a pattern
@@ -339,16 +332,22 @@ class _JoinRun:
             part = known._replace(rows=rows, size=path.stat().st_size) if rows else JoinPart("", 0, 0, 0, 0)
             self._ledger.add_part(each, part)
 
-    def _write(self, folder: Path) -> int:
+    def _write(self, folder: Path, output: Path) -> int:
+        is_file = output != folder
         if not self._kind.collect:
             rows = sum(part.rows for part in self._ledger.parts.values())
             if not rows:
-                write_nothing(self._kind, self._scope.schema, self._keys, folder / "nothing.parquet")
+                path = output if is_file else folder / "nothing.parquet"
+                write_nothing(self._kind, self._scope.schema, self._keys, path)
+            elif is_file:
+                write_tables(rows_of(files_in_order(self._work / _PARTS)), output)
             return rows
         rows, names = 0, set[str]()
         kept = sum(part.rows for part in self._ledger.parts.values())
         step = max(1, min(self._sizes.rows, _KEPT * self._sizes.rows * self._keys.patterns // max(1, kept)))
         spans = [*self._keys.spans(step)]
+        if is_file:
+            return write_tables(map(self._result_of, spans), output)
         a_file = self._sizes.rows // step
         for number, start in enumerate(range(0, len(spans), a_file)):
             path = folder / f"part-{number:05}.parquet"

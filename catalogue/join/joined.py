@@ -21,6 +21,14 @@ def _crawl_and_subset(part: Path) -> tuple[str, str]:
     return crawl.removesuffix(f"-{subset}"), subset
 
 
+def files_in_order(folder: Path) -> list[Path]:
+    """Return Parquet files in the order of the result: newest crawl first, in a crawl by subset, then by key."""
+    found = sorted(folder.glob("[!.]*.parquet"))
+    places = {path: _crawl_and_subset(path) for path in found}
+    crawls = newest_first(crawl for crawl, _ in places.values())
+    return sorted(found, key=lambda path: (crawls.index(places[path][0]), subset_place(places[path][1]), path))
+
+
 @dataclass(slots=True, repr=False)
 class Joined(ReprMixin):
     """The result of a join, on disk."""
@@ -71,12 +79,7 @@ class Joined(ReprMixin):
     @property
     def files(self) -> list[Path]:
         """Parquet files in the order of the result: newest crawl first, in a crawl by subset, then by key."""
-        if not self.output.is_dir():
-            return [self.output]
-        found = sorted(self.output.glob("[!.]*.parquet"))
-        places = {path: _crawl_and_subset(path) for path in found}
-        crawls = newest_first(crawl for crawl, _ in places.values())
-        return sorted(found, key=lambda path: (crawls.index(places[path][0]), subset_place(places[path][1]), path))
+        return files_in_order(self.output) if self.output.is_dir() else [self.output]
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table."""

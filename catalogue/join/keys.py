@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -233,16 +232,6 @@ class JoinKeys:
 
     def __len__(self) -> int:
         return self._lookups.starts[-1]
-
-    def rows_between(self, first: int, last: int) -> pa.Table:
-        """Return the rows of consecutive patterns, sorted by number."""
-        start = bisect_left(self._inputs.places, first, key=itemgetter(1))
-        stop = bisect_right(self._inputs.places, last, key=itemgetter(0))
-        batches = [self._rows(number) for number in range(start, max(start, stop))]
-        rows = pa.Table.from_batches(batches, self.input_schema)
-        known = numbers(rows[NUMBER])
-        begin, end = np.searchsorted(known, first), np.searchsorted(known, last, side="right")
-        return rows.slice(begin, end - begin)
 
     def rows_of(self, patterns: np.ndarray) -> pa.Table:
         """Return the rows of some patterns, given as ascending numbers; sorted by number."""

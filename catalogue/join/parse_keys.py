@@ -15,7 +15,7 @@ from catalogue.errors import QueryError
 from catalogue.formatting import printable
 from catalogue.join.inputs import OpenInput, texts_of
 from catalogue.join.keys import PREFIX, ROW
-from catalogue.parquet.arrow_arrays import binaries, bounds_and_bytes, flags, positions
+from catalogue.parquet.arrow_arrays import binaries, flags, positions
 from catalogue.surt import KeyInterval, Match, exact_keys, parse_pattern, prefix_interval
 
 FIRST, OTHERS = "first", "others"
@@ -59,7 +59,8 @@ class ParsedInput:
         for batch in self._given.batches:
             texts = texts_of(batch.column(self._given.column), self._given.column)
             firsts, others, valid = self._parsed(texts, batch.column(self._given.column))
-            self.is_ascii &= _is_ascii(firsts) and _is_ascii(others)
+            for keys in (firsts, others):  # intervals in hexadecimal digits are ASCII; their ends are not keys
+                self.is_ascii &= pc.all(pc.string_is_ascii(keys.view(pa.string())), min_count=0).as_py()
             rows = positions(np.arange(self.rows + 1, self.rows + len(batch) + 1))
             given = [texts if field.name == self._given.column else batch.column(field.name) for field in batch.schema]
             found = pa.RecordBatch.from_arrays([firsts, others, rows, *given], schema=self.schema)
@@ -128,12 +129,6 @@ class ParsedInput:
             self.example = f"{self._given.unit} {row:,}: {reason}"
         self._writer.writerow([row, printable(text[:_SHOWN]), printable(reason)])
         self.invalid += 1
-
-
-def _is_ascii(values: pa.BinaryArray) -> bool:
-    """Return whether values are ASCII; intervals in hexadecimal digits always are, and their ends are not keys."""
-    bounds, data = bounds_and_bytes(values)
-    return bool(np.frombuffer(data, np.int8)[bounds[0] : bounds[-1]].min(initial=0) == 0)
 
 
 def is_key(text: str) -> bool:

@@ -1,6 +1,5 @@
 """Write the parts of a join, and the result that they make."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from itertools import chain
@@ -18,9 +17,6 @@ from catalogue.join.keys import NUMBER, ROW, JoinKeys, Lookups
 from catalogue.join.kinds import Kind, distinct, newest_of, pairs
 from catalogue.join.parse_keys import is_key
 from catalogue.parquet.arrow_arrays import booleans, flags, numbers, positions
-from catalogue.parquet.footer import footer_length
-from catalogue.parquet.merge_footers import merge_footers
-from catalogue.parquet.model import MAGIC, TRAILER, with_trailer
 from catalogue.surt import same_url
 
 if TYPE_CHECKING:
@@ -71,13 +67,15 @@ _REPEATED = [
 ]
 """Columns with few values, for which dictionaries are tried."""
 _PACKED: Any = {"compression": "zstd", "use_dictionary": _REPEATED}
-_COPIED = 1 << 20
+_TEMPORARY: Any = {"compression": "lz4", "use_dictionary": False, "write_statistics": [NUMBER]}
 _ROW_GROUP = 1 << 15
 """Small, so that a result reads few rows of others."""
 
 
-def write_part(kind: Kind, captures: "Captures", lookups: Lookups, keys: JoinKeys, path: Path) -> JoinPart:
-    """Read the captures of a slice, and write its part if it has rows.
+def write_part(
+    kind: Kind, captures: "Captures", lookups: Lookups, keys: JoinKeys, path: Path, *, temporary: bool
+) -> JoinPart:
+    """Read the captures of a slice, and write its part if it has rows; a ``temporary`` one is made in less time.
 
     Raises:
         SourceError: if a request fails.
@@ -98,7 +96,8 @@ def write_part(kind: Kind, captures: "Captures", lookups: Lookups, keys: JoinKey
     with closing(captures.batches(warn=False, report=lambda _: None)) as batches:
         chunks = _chunks(_numbered(batches, captures.plan.query.table.key, lookups))
         found = _collected(kind.collect, map(kind.collect, chunks)) if kind.collect else chunks
-        if not (rows := write_tables(tables(found), path, row_group_size=_ROW_GROUP if kind.collect else None)):
+        size = _ROW_GROUP if kind.collect else None
+        if not (rows := write_tables(tables(found), path, row_group_size=size, temporary=temporary)):
             return JoinPart("", 0, 0, 0, 0)
     return JoinPart(path.name, rows, path.stat().st_size, min(reached), max(reached))
 
@@ -146,7 +145,7 @@ def result_of(
     assert kind.result and kind.collect  # noqa: S101, PT018 - an inner join needs none
     nothing = pa.Table.from_batches([], schema.insert(0, pa.field(NUMBER, pa.int64())))
     (kept,) = _collected(kind.collect, (_within(part, span) for part in parts)) or [kind.collect(nothing)]
-    found = kind.result(kept, keys.rows_between(*span), unread)
+    found = kind.result(kept, keys.rows_of(np.arange(span[0], span[1] + 1)), unread)
     found = with_exact(found, keys) if kind.exact else found
     return latest_of_rows(found) if kind.exact and not keys.are_keys else found
 
@@ -160,13 +159,15 @@ def _within(part: Path, span: tuple[int, int]) -> pa.Table:
     return found.slice(start, stop - start)
 
 
-def write_tables(tables: Iterable[pa.Table], path: Path, *, row_group_size: int | None = None) -> int:
+def write_tables(
+    tables: Iterable[pa.Table], path: Path, *, row_group_size: int | None = None, temporary: bool = False
+) -> int:
     """Write a Parquet file and return its rows; without tables, no file."""
     rest = iter(tables)
     if (first := next(rest, None)) is None:
         return 0
-    rows = 0
-    with whole_file(path) as file, pq.ParquetWriter(file, first.schema, **_PACKED) as writer:
+    rows, options = 0, _TEMPORARY if temporary else _PACKED
+    with whole_file(path) as file, pq.ParquetWriter(file, first.schema, **options) as writer:
         for table in chain([first], rest):
             writer.write_table(table, row_group_size)
             rows += len(table)
@@ -197,8 +198,7 @@ def prefer_exact(files: Iterable[Path]) -> Iterator[tuple[Path, int]]:
         rows, _, is_other = _rows_and_exact(path)
         keep = ~(is_other & has_exact[rows])
         if not keep.all():
-            with pq.ParquetFile(path) as source:
-                yield path, write_tables(_kept(source, keep), path)
+            yield path, write_tables(_kept(path, keep), path)
 
 
 def rows_of_other_urls(files: Iterable[Path]) -> int:
@@ -211,29 +211,19 @@ def _rows_and_exact(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return numbers(found[ROW]), are_true(found[EXACT]), are_true(pc.invert(found[EXACT]))
 
 
-def _kept(source: pq.ParquetFile, keep: np.ndarray) -> Iterator[pa.Table]:
+def _kept(path: Path, keep: np.ndarray) -> Iterator[pa.Table]:
     start = 0
-    for group in range(source.num_row_groups):
-        rows = source.read_row_group(group, use_threads=False)
+    for rows in _row_groups(path):
         if len(kept := rows.filter(flags(keep[start : start + len(rows)]))):
             yield kept
         start += len(rows)
 
 
-def concatenate(parts: Iterable[Path], path: Path) -> None:
-    """Write the row groups of files with the same columns to one, without decoding them."""
-    footers, shifts = [], []
-    with whole_file(path) as file:
-        file.write(MAGIC)
-        for part in parts:
-            with part.open("rb") as source:
-                source.seek(-TRAILER, os.SEEK_END)
-                end = source.tell()
-                start = end - footer_length(source.read(), end + TRAILER)
-                source.seek(start)
-                footers.append(source.read(end - start))
-                shifts.append(file.tell() - len(MAGIC))
-                source.seek(len(MAGIC))
-                for at in range(len(MAGIC), start, _COPIED):
-                    file.write(source.read(min(_COPIED, start - at)))
-        file.write(with_trailer(merge_footers(footers, shifts)))
+def rows_of(parts: Iterable[Path]) -> Iterator[pa.Table]:
+    return chain.from_iterable(map(_row_groups, parts))
+
+
+def _row_groups(path: Path) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group, use_threads=False)

@@ -6,7 +6,7 @@ have no width.
 
 import enum
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
@@ -232,18 +232,15 @@ def crawl_axis(files: Sequence[FileExtent]) -> Axis:
     return _axis("", lanes, ())
 
 
-def merge_close(marks: Iterable[tuple[float, float]], gap: float = 0.0) -> Iterator[tuple[float, float]]:
+def merge_close(marks: Iterable[tuple[float, float]], gap: float = 0.0) -> list[tuple[float, float]]:
     """Merge ascending intervals that are at most ``gap`` apart."""
-    last: tuple[float, float] | None = None
+    merged: list[tuple[float, float]] = []
     for start, end in marks:
-        if last and start - last[1] <= gap:
-            last = (last[0], max(last[1], end))
+        if merged and start - merged[-1][1] <= gap:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
         else:
-            if last:
-                yield last
-            last = (start, end)
-    if last:
-        yield last
+            merged.append((start, end))
+    return merged
 
 
 def _read_pages(group: "PlannedRowGroup", index: ColumnIndex) -> set[int]:

@@ -76,7 +76,10 @@ class Calls:
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-                self._abort(session)
+                self._aborted = True
+                session.abort()
+                for stop in [*self._stops]:
+                    stop()
                 with anyio.CancelScope(shield=True):
                     await asyncio.wait([running])
                 running.exception()  # so that it is not logged
@@ -109,10 +112,6 @@ class Calls:
         """The cost of the present call."""
         received = self._session.bytes - self._before[1] if self._session else 0
         return CallCost(requests=self.requests, bytes=max(0, received), requests_left=self.left)
-
-    @property
-    def free(self) -> CallCost:
-        return CallCost(requests=0, bytes=0, requests_left=self.left)
 
     def check(self, planned: Priced, most: int) -> None:
         """Raise TooExpensive if a plan exceeds ``most`` of this call, or what is left."""
@@ -152,12 +151,6 @@ class Calls:
         """Call a function, from any thread, when the present call is cancelled."""
         self._stops.append(stop)
         if self._aborted:
-            stop()
-
-    def _abort(self, session: Session) -> None:
-        self._aborted = True
-        session.abort()
-        for stop in [*self._stops]:
             stop()
 
     def _note(self, text: str) -> None:

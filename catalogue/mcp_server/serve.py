@@ -161,7 +161,8 @@ async def _called(run: Run, given: dict[str, Any], calls: Calls) -> types.CallTo
         arguments = arguments_of(run).model_validate(given)
     except ValidationError as error:
         known = arguments_of(run).model_json_schema()["properties"]
-        return _failed("invalid", first_error(error.errors(), known), calls.free)
+        free = CallCost(requests=0, bytes=0, requests_left=calls.left)
+        return _failed("invalid", first_error(error.errors(), known), free)
     try:
         answer = await calls.run(partial(run, arguments))
     except CatalogueError as error:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,34 +39,26 @@ _PLAIN = "hive_partitioning = false"
 """An option against columns of values in the path of the data folder, such as ``crawl=...``."""
 
 
+@dataclass(frozen=True, slots=True)
 class Build:
-    """Adds to a database what is new in the tables and the store."""
+    """Adds to a database in use what is new in the tables and the store."""
 
-    def __init__(
-        self,
-        db: duckdb.DuckDBPyConnection,
-        folder: Path,
-        store: Store,
-        crawls: "StoredCrawls",
-        dataset: Dataset,
-        *,
-        new: bool,
-    ) -> None:
-        """Prepare an update of the database in use, which is empty if ``new``; ``folder`` is for temporary files."""
-        self._db = db
-        self._folder = folder
-        self._store = store
-        self._crawls = crawls
-        self._dataset = dataset
-        self._new = new
-        if new:
-            self._run("views/_tables.sql")
+    db: duckdb.DuckDBPyConnection
+    folder: Path
+    """A folder for temporary files."""
+    store: Store
+    crawls: "StoredCrawls"
+    dataset: Dataset
+    new: bool
+    """Whether the database is empty."""
 
     def run(self, made_from: Mapping[str, str], column_chunks: set[str]) -> None:
         """Add everything new; ``made_from`` is stored in ``derived.meta``."""
-        state = self._crawls.tables
+        if self.new:
+            self._run("views/_tables.sql")
+        state = self.crawls.tables
         sql = "SELECT crawl, checksum, indexes, last_index, column_chunks FROM derived.tables"
-        shown = {row[0]: row[1:] for row in self._db.execute(sql).fetchall()}
+        shown = {row[0]: row[1:] for row in self.db.execute(sql).fetchall()}
         crawls = {crawl: each for crawl, each in state.crawls.items() if each.checksum}
         self._replace("schemas", [_schema_row(digest, text) for digest, text in state.schemas.items()])
         for crawl in shown.keys() - crawls.keys():
@@ -92,26 +85,26 @@ class Build:
         self._replace("failures", self._failures())
         lists = self._block_lists()
         self._replace("block_lists", lists)
-        self._make_views([row["crawl"] for row in lists], [crawl for crawl in crawls if self._crawls.has_values(crawl)])
+        self._make_views([row["crawl"] for row in lists], [crawl for crawl in crawls if self.crawls.has_values(crawl)])
         self._replace("meta", [{"key": key, "value": value} for key, value in made_from.items()])
 
     def _run(self, name: str, **values: str) -> None:
-        sql = statement(name, self._dataset)
-        self._db.execute(re.sub(r"\$([a-z]+)", lambda found: values.get(found[1], found[0]), sql))
+        sql = statement(name, self.dataset)
+        self.db.execute(re.sub(r"\$([a-z]+)", lambda found: values.get(found[1], found[0]), sql))
 
     def _delete(self, crawl: str) -> None:
-        for table in () if self._new else _OF_CRAWL:
-            self._db.execute(f"DELETE FROM derived.{table} WHERE crawl = {literal(crawl)}")  # noqa: S608
+        for table in () if self.new else _OF_CRAWL:
+            self.db.execute(f"DELETE FROM derived.{table} WHERE crawl = {literal(crawl)}")  # noqa: S608
 
     def _load(self, crawl: str, *, column_chunks: bool) -> None:
         self._delete(crawl)
-        self._run("views/_load_table.sql", table=file_literal(self._crawls.checked_path(crawl)))
+        self._run("views/_load_table.sql", table=file_literal(self.crawls.checked_path(crawl)))
         if column_chunks:
-            rows = (row for file in self._crawls.files(crawl) for row in _column_chunk_rows(file))
+            rows = (row for file in self.crawls.files(crawl) for row in _column_chunk_rows(file))
             self._load_rows("views/_load_column_chunks.sql", rows)
 
     def _make_views(self, lists: list[str], values: list[str]) -> None:
-        folder = f"coalesce(getvariable('catalogue_folder'), {literal(str(self._store.path.parent.resolve()))})"
+        folder = f"coalesce(getvariable('catalogue_folder'), {literal(str(self.store.path.parent.resolve()))})"
         folder = rf"regexp_replace({folder}, '([*?\[])', '[\1]', 'g')"  # see file_literal
         files = ", ".join(f"{folder} || {literal(f'/blocks/{crawl}.parquet')}" for crawl in lists)
         of_values = ", ".join(f"{folder} || {literal(f'/{TABLES_FOLDER}/{crawl}.values.parquet')}" for crawl in values)
@@ -119,13 +112,13 @@ class Build:
         blocks = f"read_parquet([{files}], {options})" if files else "derived.no_blocks"
         found = f"read_parquet([{of_values}], {options})" if of_values else "derived.no_values"
         for view in sorted((queries_folder() / "views").glob("[a-z]*.sql")):
-            if self._new or view.stem in {"blocks", "column_values"}:
+            if self.new or view.stem in {"blocks", "column_values"}:
                 self._run(f"views/{view.name}", lists=blocks, values=found)
-        for macro in MACROS if self._new and self._dataset.keys is Keys.URL else ():
-            self._db.execute(macro.statement)
+        for macro in MACROS if self.new and self.dataset.keys is Keys.URL else ():
+            self.db.execute(macro.statement)
 
     def _crawl_list(self) -> list[dict[str, Any]]:
-        value = self._store.get("documents", COLLINFO)
+        value = self.store.get("documents", COLLINFO)
         return [
             {
                 "crawl": crawl.id,
@@ -138,49 +131,49 @@ class Build:
         ]
 
     def _failures(self) -> list[dict[str, Any]]:
-        noted = {path: value for path in self._store.keys("failures") if (value := self._store.get("failures", path))}
+        noted = {path: value for path in self.store.keys("failures") if (value := self.store.get("failures", path))}
         failed = {path: (value.note, value.fetched_at) for path, value in noted.items()}
-        for state in self._crawls.tables.crawls.values():
+        for state in self.crawls.tables.crawls.values():
             failed |= {path: (reason, datetime.now(UTC)) for path, reason in state.undecodable.items()}
         return [
             {"path": path, "crawl": at.crawl, "subset": at.subset, "reason": reason, "failed_at": _naive(time)}
             for path, (reason, time) in failed.items()
-            if (at := self._dataset.file(path))
+            if (at := self.dataset.file(path))
         ]
 
     def _block_lists(self) -> list[dict[str, Any]]:
-        crawls = crawls_with_blocks(self._store) if self._dataset == COMMON_CRAWL else []
+        crawls = crawls_with_blocks(self.store) if self.dataset == COMMON_CRAWL else []
         if crawls:
             from catalogue.cdx.block_file import block_count  # noqa: PLC0415 - imports pyarrow.compute, slowly
         rows = []
         for crawl in crawls:
             with suppress(StoreDamaged):
-                document = self._store.get("documents", LISTS + crawl)
-                if document and list_file(self._store, crawl).exists():
+                document = self.store.get("documents", LISTS + crawl)
+                if document and list_file(self.store, crawl).exists():
                     rows.append({"crawl": crawl, "blocks": block_count(document.data)})
         return rows
 
     def _replace(self, table: str, rows: list[dict[str, Any]]) -> None:
-        kinds = dict(self._db.execute(f"SELECT name, type FROM pragma_table_info('derived.{table}')").fetchall())  # noqa: S608
-        if not self._new:
-            self._db.execute(f"DELETE FROM derived.{table}")  # noqa: S608 - a constant
+        kinds = dict(self.db.execute(f"SELECT name, type FROM pragma_table_info('derived.{table}')").fetchall())  # noqa: S608
+        if not self.new:
+            self.db.execute(f"DELETE FROM derived.{table}")  # noqa: S608 - a constant
         # A literal, because DuckDB imports pandas for a parameter.
         given = f"from_json({literal(json.dumps(rows))}, {literal(json.dumps([kinds]))})"
-        self._db.execute(f"INSERT INTO derived.{table} BY NAME SELECT unnest({given}, recursive := true)")
+        self.db.execute(f"INSERT INTO derived.{table} BY NAME SELECT unnest({given}, recursive := true)")
 
     def _show_pages(self, crawl: str, last_index: int) -> int:
         """Replace the pages of row groups whose index was written after a row of the store; return the last row."""
         changed: dict[str, list[int]] = {}
-        rows = self._store.row_numbers("indexes", "" if crawl == self._dataset.name else f"crawl={crawl}/")
+        rows = self.store.row_numbers("indexes", "" if crawl == self.dataset.name else f"crawl={crawl}/")
         for key, row in rows.items():
             if row > last_index and (place := row_group_of(key)):
                 changed.setdefault(place[0], []).append(place[1])
         if changed and last_index:
             places = ", ".join(f"({literal(path)}, {ordinal})" for path, some in changed.items() for ordinal in some)
-            self._db.execute(f"DELETE FROM derived.pages WHERE (path, row_group) IN (VALUES {places})")  # noqa: S608
+            self.db.execute(f"DELETE FROM derived.pages WHERE (path, row_group) IN (VALUES {places})")  # noqa: S608
         if changed:
-            files = (file.among(changed[file.path]) for file in self._crawls.files(crawl) if file.path in changed)
-            pages = (row for file in files for row in _page_rows(self._store, self._dataset.key, file))
+            files = (file.among(changed[file.path]) for file in self.crawls.files(crawl) if file.path in changed)
+            pages = (row for file in files for row in _page_rows(self.store, self.dataset.key, file))
             self._load_rows("views/_load_pages.sql", pages)
         return max(rows.values(), default=0)
 
@@ -190,7 +183,8 @@ class Build:
         DuckDB reads them from temporary files without pandas. Each has about ``_PART`` bytes, as the lists of thousands
         of rows are expanded at once.
         """
-        path, sql, lines = self._folder / "rows.json", statement(name, self._dataset), map(_json_line, rows)
+        path, sql = self.folder / "rows.json", statement(name, self.dataset)
+        lines = (json.dumps(row).encode() + b"\n" for row in rows)
         while line := next(lines, b""):
             longest = written = 0
             with create(path, buffering=_BUFFER) as file:
@@ -200,12 +194,8 @@ class Build:
                     line = next(lines, b"") if written < _PART else b""
             # DuckDB's buffers have twice this size; by default 32 MB.
             options = f"format = 'newline_delimited', maximum_object_size = {max(longest, _BUFFER)}, {_PLAIN}"
-            self._db.execute(sql.replace("$rows", f"{file_literal(path)}, {options}"))
+            self.db.execute(sql.replace("$rows", f"{file_literal(path)}, {options}"))
             path.unlink()
-
-
-def _json_line(row: dict[str, Any]) -> bytes:
-    return json.dumps(row).encode() + b"\n"
 
 
 def _schema_row(digest: str, schema: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 
 import duckdb
 
@@ -86,12 +85,6 @@ def suspects(path: Path, store: Store) -> Iterator[tuple[str, str]]:
             yield each, f"its keys overlap those of {other}, though files of its crawl hardly overlap"
 
 
-class _Extent(NamedTuple):
-    greatest: str
-    least: str
-    path: str
-
-
 def intruders(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str]]:
     """Yield files that overlap another file of their crawl and subset, where hardly any do, and that file.
 
@@ -106,12 +99,11 @@ def intruders(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str]
         """
     ).fetchall()
     for _, files in groupby(rows, lambda row: row[:2]):
-        disjoint: list[_Extent] = []
-        others: list[_Extent] = []
-        for file in (_Extent(*row[2:]) for row in files):
+        disjoint: list[tuple[str, str, str]] = []
+        others: list[tuple[str, str, str]] = []
+        for *_, greatest, least, path in files:
             # Taking files by their end gives the most disjoint ones.
-            (others if disjoint and file.least < disjoint[-1].greatest else disjoint).append(file)
+            (others if disjoint and least < disjoint[-1][0] else disjoint).append((greatest, least, path))
         if len(disjoint) + len(others) >= _FEWEST and len(others) * _FEWEST <= len(disjoint) + len(others):
-            for file in others:
-                met = (each for each in disjoint if each.least < file.greatest and file.least < each.greatest)
-                yield file.path, next(met).path
+            for greatest, least, path in others:
+                yield path, next(other for end, start, other in disjoint if start < greatest and least < end)

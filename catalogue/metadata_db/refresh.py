@@ -75,7 +75,7 @@ def refresh(
     waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
     lock = exclusive_lock(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
     making = temporary_folder(path.with_name(f"{path.name}.new"))
-    with _disk_errors(path), lock, making as folder, _one_thread() as db:
+    with _disk_errors(path), lock, making as folder, lent() as db:
         building = folder / path.name
         with _unwritten(db, path, ignored=rebuild) as shown:
             if not requested and _shows(shown, _meta_of(store), indexes=True):  # another process has just done it
@@ -83,6 +83,7 @@ def refresh(
             is_new = shown.get("layout") != _layout()
             if not is_new:
                 shutil.copyfile(path, building)
+        db.execute("SET threads = 1")  # which is faster here than several
         # What other processes write after this is shown by the next update.
         crawls = StoredCrawls(path.with_name(TABLES_FOLDER), store, table, indexes=True)
         made_from = _meta_of(store) | {"store": crawls.tables.store, "indexes": crawls.tables.indexes}
@@ -93,14 +94,6 @@ def refresh(
             log_of(path).unlink(missing_ok=True)
             put_in_place(building, path)
             path.with_suffix(".bounds").unlink(missing_ok=True)  # earlier versions wrote it
-
-
-@contextmanager
-def _one_thread() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a database with one thread, which is faster here than several."""
-    with lent() as db:
-        db.execute("SET threads = 1")
-        yield db
         db.execute("RESET threads")
 
 
@@ -140,14 +133,11 @@ def _building(db: duckdb.DuckDBPyConnection, path: Path, *, is_new: bool) -> Ite
 
 def is_fresh(path: Path, store: Store, *, indexes: bool = True) -> bool:
     """Return whether the database shows everything that is stored; ``indexes``: page indexes, too."""
-    return _shows(_meta(path), _meta_of(store), indexes=indexes)
-
-
-def _meta(path: Path) -> dict[str, str]:
+    shown: dict[str, str] = {}
     if path.exists():
         with suppress(duckdb.Error), reading(path) as connection:
-            return _read_meta(path, connection)
-    return {}
+            shown = _read_meta(path, connection)
+    return _shows(shown, _meta_of(store), indexes=indexes)
 
 
 def _read_meta(path: Path, connection: duckdb.DuckDBPyConnection, name: str = "catalogue") -> dict[str, str]:

@@ -1,13 +1,14 @@
 """The ledger of an output: JSON lines that say which captures are stored in which file."""
 
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-from catalogue.atomic_files import append, named, resume, sync_folder
+from catalogue.atomic_files import named, resume, sync_folder
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import QueryError
 
@@ -74,7 +75,9 @@ class JsonLedger(ABC):
         self._write(entry)
 
     def _write(self, entry: Mapping[str, Any]) -> None:
-        append(self._file, json.dumps(entry).encode() + b"\n")
+        self._file.write(json.dumps(entry).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         self._file.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.atomic_files import create_synced
+from catalogue.atomic_files import create, put_in_place
 from catalogue.errors import QueryError
 from catalogue.output.formats import json_line, sealed_path
 
@@ -53,7 +53,7 @@ def encode_row(row: Mapping[str, Any]) -> bytes:
 
 def seal(partial: Path) -> Path:
     finished = sealed_path(partial)
-    with create_synced(finished) as file, pq.ParquetWriter(file, ROW, compression="zstd") as writer:
+    with create(finished) as file, pq.ParquetWriter(file, ROW, compression="zstd") as writer:
         for rows in _row_groups(partial):
             writer.write_table(pa.Table.from_pylist(rows, schema=ROW))
     return finished
@@ -63,14 +63,14 @@ def unseal(finished: Path, partial: Path) -> None:
     new = sealed_path(partial)
     numbers = ROW.set(_TIME, ROW.field(_TIME).with_type(pa.int64()))
     try:
-        with pq.ParquetFile(finished) as rows, create_synced(new) as file:
+        with pq.ParquetFile(finished) as rows, create(new) as file:
             for batch in rows.iter_batches(batch_size=_ROWS_PER_BATCH):
                 file.writelines(map(encode_row, batch.cast(numbers).to_pylist()))
     except (pa.ArrowException, KeyError) as error:
         raise QueryError(
             f"{finished} was changed after it was written; move it away, and its records are fetched again"
         ) from error
-    new.replace(partial)
+    put_in_place(new, partial)
 
 
 def _row_groups(partial: Path) -> Iterator[list[dict[str, Any]]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import IO, BinaryIO, TypeAlias
 
-from catalogue.atomic_files import create_folder, create_synced, resume, sync_folder
+from catalogue.atomic_files import create, create_folder, resume, sync_folder
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import QueryError
 from catalogue.output.formats import RecordFormat, sealed_path
@@ -173,7 +173,6 @@ class PayloadWriter:
     """A folder of payload files and their index, which lists a payload after it has its final name."""
 
     def __init__(self, target: Target, name: str, format_: RecordFormat, ledger: Ledger) -> None:
-        self.format = format_
         self._target = target.subfolder(name)
         self._folder = name
         self._index = PartWriter(self._target, INDEX, format_, ledger)
@@ -214,7 +213,7 @@ class PayloadWriter:
     def _store(self, pending: tuple[Capture, bytes, str, bytes]) -> None:
         *_, name, payload = pending
         staged = self._staging / Path(name).name
-        with create_synced(staged) as file:
+        with create(staged) as file:
             file.write(payload)
         self._target.put(staged, name)
         staged.unlink(missing_ok=True)

@@ -45,12 +45,6 @@ def encode_list(kind: int, values: Sequence[Any]) -> bytes:
     return bytes(out)
 
 
-def encode_integer(number: int) -> bytes:
-    out = bytearray()
-    _add_integer(out, number)
-    return bytes(out)
-
-
 def encode_varint(number: int) -> bytes:
     out = bytearray()
     _add_varint(out, number)

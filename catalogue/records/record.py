@@ -305,11 +305,8 @@ def _shown(declared: object) -> str:
 
 
 def _find(headers: Iterable[tuple[str, str]], name: str) -> str | None:
-    requested = name.lower()
-    for key, value in headers:
-        if len(key) == len(name) and key.lower() == requested:
-            return value
-    return None
+    requested, length = name.lower(), len(name)
+    return next((value for key, value in headers if len(key) == length and key.lower() == requested), None)
 
 
 def missing_body(record: Record) -> str | None:

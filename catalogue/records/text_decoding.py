@@ -101,10 +101,8 @@ def find_charset(data: bytes, syntax: Syntax, *, content_type: str = "", url: st
 
 def decode_text(data: bytes, charset: DocumentCharset) -> str:
     """Decode a document without its byte order mark; invalid bytes become U+FFFD."""
-    mark = next(
-        (mark for mark in _BYTE_ORDER_MARKS if charset.source == BYTE_ORDER_MARK and data.startswith(mark)), b""
-    )
-    return decode(data[len(mark) :], charset.name)
+    marks = [mark for mark, name in _BYTE_ORDER_MARKS.items() if name == charset.name]
+    return decode(data.removeprefix(marks[0]) if charset.source == BYTE_ORDER_MARK else data, charset.name)
 
 
 def _meta(data: bytes) -> str | None:

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.routing import Mount, Route
+from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
 from catalogue.errors import CatalogueError
@@ -119,14 +119,11 @@ def server_of(
 
 
 def _names_of_routes() -> dict[object, str]:
-    """Return names by path, and by endpoint if the path has parameters."""
-    names: dict[object, str] = {path: path for path in (*json_api.MODELS, json_api.OPENAPI_PATH)}
+    """Return names by path, and by endpoint for paths with parameters."""
+    names: dict[object, str] = {path: path for path in monitoring.COUNTED}
     names[json_api.no_such_path] = json_api.OTHER_PATHS
     for route in _ROUTES:
-        if isinstance(route, Mount):
-            names[route.app] = route.path
-        elif isinstance(route, Route):
-            names.setdefault(route.endpoint if "{" in route.path else route.path, route.path)
+        names.setdefault(route.app if isinstance(route, Mount) else route.endpoint, route.path)
     return names
 
 

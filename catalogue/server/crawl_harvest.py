@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, RLock
 
 from catalogue.commoncrawl.crawls import Crawl, closest_crawl, has_columnar_index, newest_first
 from catalogue.errors import (
@@ -45,9 +45,10 @@ class KnownCrawls:
         """Return crawls by name, newest first; only stored ones if the source does not answer."""
         with self._lock:
             if time.monotonic() >= self._valid_until:
-                self._listed = []
+                listed: list[Crawl] = []
                 with suppress(SourceError, FormatError):
-                    self._listed = crawl_list(session).crawls
+                    listed = crawl_list(session).crawls
+                self._listed = listed
                 self._valid_until = time.monotonic() + _LIST_SECONDS
             listed = self._listed
         stored = {*crawl_names(session), *session.block_lists.stored}
@@ -58,7 +59,8 @@ class KnownCrawls:
         """Return a crawl; ``latest`` is the newest listed one."""
         crawls = self.get(session)
         if name == "latest":
-            name = next(filter(has_columnar_index, crawls), name)
+            listed = [each.id for each in self._listed]
+            name = next(filter(has_columnar_index, listed or crawls), name)
         if name not in crawls:
             like = closest_crawl(name, crawls)
             hint = f"did you mean {like}? " if like in {*crawls, "latest"} - {name} else ""
@@ -86,7 +88,7 @@ class OnDemandHarvester:
         self._notify = notify
         self._values = values
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="harvest")
-        self._lock = Lock()
+        self._lock = RLock()
         self._harvests: dict[str, _Harvest] = {}
         self._spent = (0, 0)
         """Requests and bytes of harvests that have ended."""
@@ -124,11 +126,8 @@ class OnDemandHarvester:
     def spent(self) -> tuple[int, int]:
         """Requests and bytes."""
         with self._lock:
-            return self._total()
-
-    def _total(self) -> tuple[int, int]:
-        requests, received = self._running.spent if self._running else (0, 0)
-        return self._spent[0] + requests, self._spent[1] + received
+            requests, received = self._running.spent if self._running else (0, 0)
+            return self._spent[0] + requests, self._spent[1] + received
 
     def close(self) -> None:
         """Cancel harvests and wait for the running one; committed files remain stored."""
@@ -159,7 +158,7 @@ class OnDemandHarvester:
                     outcomes = harvest_crawls(session, crawl, subsets="all", values=self._values, report=report)
                 finally:
                     with self._lock:
-                        self._spent, self._running = self._total(), None
+                        self._spent, self._running = self.spent, None
             messages = [outcome.summary for outcome in outcomes]
             if any(each.fetched for each in outcomes) and not any(each.failures for each in outcomes):
                 with self._lock:  # if files are missing later, another process has deleted them

@@ -16,8 +16,7 @@ from functools import partial
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, Pipe, wait
 from threading import Thread
-from types import FrameType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import uvicorn
 
@@ -118,7 +117,7 @@ def _keep_running(stopping: Connection, serve: _Serve, figures: Figures, say: Ca
 
 def _serve(open_server: OpenServer, address: _Address, say: Callable[[str], None], figures: Figures) -> None:
     gc.set_threshold(_GC_OBJECTS)
-    signal.signal(signal.SIGTERM, _exit)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     Thread(target=_stop_with_first, daemon=True).start()
     try:
         with open_server(figures) as server, _shared(address) as listening:
@@ -132,7 +131,3 @@ def _stop_with_first() -> None:
     if first := parent_process():
         wait([first.sentinel])
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _exit(_number: int, _frame: FrameType | None) -> NoReturn:
-    sys.exit(0)

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -266,7 +266,7 @@ def _check_names(request: Request) -> None:
         raise QueryError(f"{repeated[0]} is given {given.count(repeated[0])} times; give it once")
 
 
-ROUTES: Sequence[BaseRoute] = [
+ROUTES: Sequence[Route | Mount] = [
     Route("/", _home),
     Route("/search", _search),
     Route("/search.csv", _search),

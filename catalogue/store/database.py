@@ -166,16 +166,18 @@ class Store:
                 # Earlier versions stored summaries of footers.
                 connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in deleted])
 
-    def add_missing(self, table: str, rows: Iterable[tuple[str, bytes]]) -> set[str]:
-        """Add encoded values in one transaction, unless their keys exist; return the added keys."""
-        added = set()
-        with self._exclusive_connection() as connection, self._transaction(COUNTERS[table]):
-            for key, value in rows:
+    def add_missing(self, rows: Iterable[tuple[str, str, bytes]]) -> list[tuple[str, str]]:
+        """Add encoded values by table and key in one transaction, unless the keys exist; return the added ones."""
+        added = []
+        with self._exclusive_connection() as connection, self._transaction("changes"):
+            for table, key, value in rows:
                 query = f'INSERT OR IGNORE INTO "{_valid(table)}" (key, value) VALUES (?, ?)'  # noqa: S608
                 if connection.execute(query, [key, value]).rowcount:
-                    added.add(key)
-            if table == "files":
-                connection.executemany('DELETE FROM "failures" WHERE key = ?', [(key,) for key in added])
+                    added.append((table, key))
+            connection.executemany(
+                'DELETE FROM "failures" WHERE key = ?', [(k,) for each, k in added if each == "files"]
+            )
+            connection.execute("UPDATE identity SET index_changes = ?", [secrets.token_hex(8)])
         return added
 
     def indexes(self, path: str, row_groups: Iterable[int], version: StoredFile) -> dict[int, Indexes]:

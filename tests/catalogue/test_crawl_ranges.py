@@ -57,6 +57,8 @@ def test_words_select_listed_crawls(cat: Catalogue) -> None:
     assert selected(cat, "latest") == selected(cat, newest[8:12]) == [newest]
     assert selected(cat, f"{removed}..") == [newest, removed]
     assert selected(cat, oldest, newest) == [newest, oldest]
+    unlisted = f"CC-MAIN-{int(newest[8:12]) + 1}-01"
+    assert selected(cat, unlisted, "latest") == selected(cat, "1", unlisted) == [unlisted, newest]
     assert selected(cat) == selected(cat, "stored") == [crawl for crawl in every if crawl != removed]
     assert selected(cat, "stored", removed) == every
     cat.forget(newest)

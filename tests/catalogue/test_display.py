@@ -24,7 +24,7 @@ from catalogue.export.exports import Exported
 from catalogue.formatting import ReprMixin, plural, printable
 from catalogue.harvest.backfill import Backfill
 from catalogue.harvest.harvest import Harvested
-from catalogue.harvest.pull import Pulled
+from catalogue.harvest.snapshot import Pulled
 from catalogue.output.fetch import Fetched, FetchEstimate
 from catalogue.progress import Progress
 from catalogue.records.record import Record

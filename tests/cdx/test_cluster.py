@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Callable
-from io import BytesIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.cluster import make_list
-from catalogue.cdx.cluster import BlockList, BlockRead, key_of, parse_blocks, parse_file
+from catalogue.cdx.cluster import BlockList, BlockRead, key_of, parse_blocks, parse_pieces
 from catalogue.errors import BadCdx
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
@@ -219,7 +218,7 @@ def test_errors_of_a_wrong_line_name_the_file(
             except BadCdx as error:
                 errors.append(str(error))
     try:
-        for _ in parse_file(CRAWL, BytesIO(data), len(data), shards=300):
+        for _ in parse_pieces(CRAWL, [data], len(data), shards=300):
             pass
     except BadCdx as error:
         errors.append(str(error))
@@ -234,4 +233,4 @@ def test_rejects_byte_order_marks(listed: bytes, blocks: BlockList, number: int)
     with served(data) as server, pytest.raises(BadCdx, match=re.escape(PATH)):
         server.search(shards=300).find(exact_interval(blocks.key(number)))
     with pytest.raises(BadCdx, match=re.escape(PATH)):
-        [*parse_file(CRAWL, BytesIO(data), len(data), shards=300)]
+        [*parse_pieces(CRAWL, [data], len(data), shards=300)]

@@ -169,7 +169,7 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("join urls.csv --crawl latest", "no output"),
         ("join urls.csv --crawl latest -o other", "contains other files"),
         ("join urls.csv --crawl latest -o x --on b", "has no column b; there are link, n"),
-        ("join urls.csv --crawl CC-MAIN-2020-10 -o x", "CC-MAIN-2020-10"),
+        ("join urls.csv --crawl CC-MAIN-2020-10 -o x --on link", "CC-MAIN-2020-10"),
         ("join urls.csv --crawl latest -o x --on link --index cdx --columns url_path", "has no column url_path"),
         ("doctor --crawl 2022-05", "is not the name of a crawl"),
         ("doctor --crawl CC-MAIN-2099-01", "; the newest is CC-MAIN-"),

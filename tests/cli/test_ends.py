@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,19 +30,20 @@ def test_ctrl_c_during_imports_prints_one_line(asking: Command, command_line: st
     assert (process.returncode, out, err) == (130, b"", b"stopped\n")
 
 
+def run(asking: Command, script: str) -> tuple[int, str]:
+    """Run a script of a shell; return the status, and the last line of its errors."""
+    options: dict[str, Any] = {"env": asking.environment(), "cwd": asking.home, "text": True}
+    ran = subprocess.run(["bash", "-fc", script], stderr=subprocess.PIPE, check=False, **options)
+    return ran.returncode, ran.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize("command_line", ["harvest --crawl latest", "query *.com --crawl latest --yes"])
 def test_limit_of_threads_is_reported_with_advice(asking: Command, command_line: str) -> None:
     """Each thread reserves a stack, for which there is no room."""
     limits = "ulimit -s 8000000 -v 8000000 && exec "
-    ran = subprocess.run(
-        ["bash", "-fc", f"{limits}{sys.executable} -m catalogue --data new {command_line}"],
-        env=asking.environment(),
-        cwd=asking.home,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    assert ran.returncode == 75
-    assert ran.stderr.decode().splitlines()[-1].startswith("catalogue: there is not enough memory, or no more threads")
+    status, last = run(asking, f"{limits}{sys.executable} -m catalogue --data new {command_line}")
+    assert status == 75
+    assert last.startswith("catalogue: there is not enough memory, or no more threads")
 
 
 @in_part(3)
@@ -50,16 +51,7 @@ def test_limit_of_threads_is_reported_with_advice(asking: Command, command_line:
     "command_line", ["crawls", "status", "plan *.com --crawl latest", "query *.com --crawl latest"]
 )
 def test_full_disk_is_reported_with_advice(asking: Command, command_line: str) -> None:
-    with Path("/dev/full").open("wb") as full:
-        ran = subprocess.run(
-            [sys.executable, "-m", "catalogue", *command_line.split()],
-            env=asking.environment(),
-            cwd=asking.home,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
+    status, last = run(asking, f"exec {sys.executable} -m catalogue {command_line} >/dev/full")
     advice = "No space left on device; make room and run the same command again"
-    last = ran.stderr.decode().splitlines()[-1]
-    assert ran.returncode == 74
+    assert status == 74
     assert last in {f"catalogue: {where}: {advice}" for where in ("standard output", "the output or the disk")}

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,6 +80,12 @@ for words in json.loads(sys.argv[1]):
 """
 
 
+def run_python(command: Command, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in the folder and environment of a command."""
+    options: dict[str, Any] = {"env": command.environment(), "cwd": command.home, "capture_output": True, "text": True}
+    return subprocess.run([sys.executable, "-c", *words], check=False, **options)
+
+
 @in_part(4)
 @pytest.mark.parametrize("commands", COMMANDS, ids=lambda commands: " ".join(commands[0][0]))
 def test_commands_import_only_what_they_need(
@@ -88,14 +95,7 @@ def test_commands_import_only_what_they_need(
     (tmp_path / "urls.txt").write_text("https://example.com/\n")
     pq.write_table(pa.table({"url": ["com,example)/"]}), tmp_path / "urls.parquet")
     run = [[crawl if word == CRAWL else word for word in words] for words, _ in commands]
-    ran = subprocess.run(
-        [sys.executable, "-c", RUN, json.dumps(run)],
-        env=command.environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run_python(command, RUN, json.dumps(run))
     reported = [json.loads(line) for line in ran.stderr.splitlines() if line.startswith("[")]
     for (words, needed), (status, *imported) in zip(commands, reported, strict=True):
         assert status == 0, ran.stderr[-1000:]
@@ -134,14 +134,7 @@ def test_rows_are_fetched_without_arrow(untaught_data: Path, mirror: Path, crawl
     command = Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
     asked = command("query", "example.com", "--crawl", crawl, "--limit", "2", "--format", "jsonl")
     rows = [json.loads(line) for line in asked.out.splitlines()]
-    ran = subprocess.run(
-        [sys.executable, "-c", FETCH, json.dumps(rows), str(mirror), str(tmp_path / "data")],
-        env=command.environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    ran = run_python(command, FETCH, json.dumps(rows), str(mirror), str(command.data))
     records, *imported = json.loads(ran.stdout)
     assert records == len(rows) > 0
     assert not {"numpy", "pyarrow", "pandas", "duckdb"} & {*imported}

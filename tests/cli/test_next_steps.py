@@ -53,23 +53,19 @@ def stored(crawl: str = NEW, subset: str = "warc", listed: int | None = 3, **oth
                 "catalogue crawls",
             ],
         ),
+        (
+            [stored("hosts", "all", files_failed=1, files_harvested=2, without_bounds=1)],
+            *([], None, "a request", ["catalogue harvest --table hosts", "catalogue backfill --table hosts"]),
+        ),
     ],
 )
 def test_proposes_next_steps(
-    coverage: list[dict[str, Any]], listed: list[str], days: int, price: str, commands: list[str]
+    coverage: list[dict[str, Any]], listed: list[str], days: int | None, price: str, commands: list[str]
 ) -> None:
-    found = list(steps(COMMON_CRAWL, coverage, listed, timedelta(days=days), price))
+    dataset = COMMON_CRAWL if days is not None else Dataset("hosts", "host", Keys.HOST)
+    found = list(steps(dataset, coverage, listed, None if days is None else timedelta(days=days), price))
     assert [step.command for step in found] == commands
     assert all(step.why for step in found)
-
-
-def test_proposes_next_steps_of_a_dataset() -> None:
-    hosts = Dataset("hosts", "host", Keys.HOST)
-    coverage = [stored("hosts", "all", files_failed=1, files_harvested=2, without_bounds=1)]
-    assert [step.command for step in steps(hosts, coverage, [], None, "a request")] == [
-        "catalogue harvest --table hosts",
-        "catalogue backfill --table hosts",
-    ]
 
 
 def test_proposed_commands_work(command: Command, mirror: Path) -> None:

@@ -12,8 +12,15 @@ from catalogue.commoncrawl.crawls import SUBSETS, Crawl, has_columnar_index, par
 from catalogue.commoncrawl.datasets import IndexFile, index_file, is_manifest_path, manifest_path, parse_manifest
 from catalogue.commoncrawl.gzip_members import MAX_DOCUMENT
 from catalogue.errors import BadManifest, UnknownCrawl
-from tests.support.crawl_paths import CRAWL, ROOT, part
 from tests.support.mirrors import index_paths
+
+CRAWL = "CC-MAIN-2022-05"
+ROOT = f"cc-index/table/cc-main/warc/crawl={CRAWL}"
+
+
+def part(number: int, subset: str = "warc") -> str:
+    return f"{ROOT}/subset={subset}/part-{number:05}-4dd7944b-ef2f-47cc-b0a6-0dda2b1d2b3f.c000.gz.parquet"
+
 
 OTHER = part(0).replace(CRAWL, "CC-MAIN-2021-49")
 

@@ -13,7 +13,7 @@ import pytest
 import catalogue
 from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.commoncrawl.datasets import manifest_path
-from catalogue.errors import BadManifest, SourceError, UnknownCrawl
+from catalogue.errors import BadManifest, NotHarvested, SourceError, UnknownCrawl
 from catalogue.harvest.harvest import resolve_manifest_paths
 from catalogue.selection import MAX_PROBES, fetch_crawl_list
 from catalogue.settings import STORE_NAME, Settings
@@ -167,18 +167,21 @@ def test_names_may_be_years_newer_than_an_old_list(
     source = copy_crawl(whole_mirror, crawl, tmp_path / "source")
     (source / COLLINFO).write_bytes(b'[{"id": "CC-MAIN-2013-20"}]')
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(source))) as cat:
+        count = cat.captures("*.com", crawls=crawl).count()  # without a stored list
         cat.captures("*.com", crawls="all")  # fetches the list
+        assert cat.captures("*.com", crawls=crawl).count() == count
         with pytest.raises(UnknownCrawl, match=f"there is no crawl {crawl}"):
-            cat.captures("*.com", crawls=crawl)
+            cat.captures("*.com", crawls=crawl, index="columnar")
         set_age(cat.session.store, timedelta(days=26))
         if listed:
             (source / COLLINFO).write_bytes(listed % crawl.encode())
         else:
             (source / COLLINFO).unlink()
-        assert cat.captures("*.com", crawls=crawl).count()
+        with pytest.raises(NotHarvested, match=f"{crawl} is not harvested yet"):
+            cat.captures("*.com", crawls=crawl, index="columnar")
         if listed:
             with pytest.raises(UnknownCrawl, match="there is no crawl CC-MAIN-2099-10"):
-                cat.captures("*.com", crawls="CC-MAIN-2099-10")
+                cat.captures("*.com", crawls="CC-MAIN-2099-10").count()
 
 
 def test_commands_work_while_the_host_of_the_list_is_away(command: Command, mirror: Path, crawl: str) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import catalogue
+from catalogue import errors
 from catalogue.commoncrawl.datasets import IndexFile, parse_manifest
-from catalogue.errors import UnknownCrawl
+from catalogue.errors import OF_ONE_FILE, SourceError, UnknownCrawl
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.parquet.footer import USUAL_TAIL, footer_length
 from catalogue.settings import Settings
@@ -112,6 +113,12 @@ def test_makes_one_request_a_file_once(mirror: Path, crawls: list[str], tmp_path
         server.reset()
         assert sum(len(outcome.fetched) for outcome in cat.harvest("all", subsets="all")) == 0
         assert not server.log
+
+
+def test_only_errors_of_the_whole_source_end_a_harvest() -> None:
+    classes = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, SourceError)]
+    others = {each for each in classes if not issubclass(each, OF_ONE_FILE)}
+    assert others == {SourceError, errors.Blocked, errors.SourceUnavailable}
 
 
 def test_stores_the_footers_of_the_files(harvested_data: Path, footers: dict[str, bytes]) -> None:

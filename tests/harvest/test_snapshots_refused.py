@@ -68,7 +68,7 @@ def first(**fields: Any) -> Callable[[Fields], object]:
     ("change", "message"),
     [
         (lambda manifest: manifest.update(version=5), "version 5.*which a new export has"),
-        (lambda manifest: manifest.update(version=7), "version 7.*upgrade this tool"),
+        (lambda manifest: manifest.update(version=8), "version 8.*upgrade this tool"),
         (lambda manifest: manifest.update(version=[1]), "list instead of int"),
         (lambda manifest: manifest.update(version="x" * 10_000), "str instead of int"),
         (first(crawl="x" * 10_000), "^.{,200}$"),
@@ -76,14 +76,13 @@ def first(**fields: Any) -> Callable[[Fields], object]:
         (lambda manifest: manifest.update(files=7), "cannot be used"),
         (lambda manifest: manifest["files"].append({}), "'crawl'"),
         (lambda manifest: manifest["files"].append(7), "cannot be used"),
-        (first(name="crawls/x"), "'name'"),
         (first(crawl="../../etc/passwd"), "passwd"),
         (first(crawl=7), "int instead of str"),
         (first(sha256=""), "sha256"),
         (first(size=1 << 40), "size"),
         (first(size=True), "bool instead of int"),
-        (first(footers=-1), "footers"),
-        (first(contents=None), "NoneType instead of str"),
+        (first(sha256="x" * 64), "cannot be used"),
+        (first(sha256=7), "cannot be used"),
     ],
 )
 def test_refuses_invalid_manifests(exported: Path, change: Callable[[Fields], object], message: str) -> None:
@@ -186,7 +185,7 @@ def bomb(path: Path) -> None:
         (with_item(2, 0), "parts of"),
         (with_item(2, 1.0), "float instead of int"),
         (with_item(0, None), "NoneType instead of str"),
-        (bomb, "is damaged or has another form"),
+        (bomb, "is invalid"),
     ],
 )
 def test_refuses_other_streams(place: Path, empty: Catalogue, change: Callable[[Path], object], message: str) -> None:
@@ -260,9 +259,9 @@ def test_refuses_invalid_values(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda rows: [*rows, rows[-1]], "twice, not in the order"),
+        (lambda rows: [*rows, rows[-1]], "twice, or not in the order"),
         (lambda rows: [row._replace(key=row.key.replace("CC-MAIN-2", "CC-MAIN-12")) for row in rows], "not a file of"),
-        (lambda rows: [rows[0], *rows[:0:-1]], "twice, not in the order"),
+        (lambda rows: [rows[0], *rows[:0:-1]], "twice, or not in the order"),
         (lambda rows: [*rows, rows[0]], "not a file of"),
     ],
 )
@@ -327,7 +326,7 @@ def test_stores_a_crawl_in_bounded_memory(empty: Catalogue, tmp_path: Path) -> N
     value = StoredFile(footer, len(data), None, None, "https://example.org/", "2026-01-01T00:00:00+00:00")
     index = Indexes(Random(0).randbytes(1_300_000), {})
     paths = [f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc/{number:05}.parquet" for number in range(40)]
-    file = SnapshotFile(CRAWL, 1, "0" * 64, "", len(paths))
+    file = SnapshotFile(CRAWL, 1, "0" * 64)
     (tmp_path / "crawls").mkdir()
     write_rows(tmp_path / file.name, [Entry(path, value, {0: index}) for path in paths])
     (tmp_path / MANIFEST).write_bytes(pack_manifest([file]))

@@ -145,7 +145,7 @@ def test_lost_parts_are_read_again(both: Catalogue, oracle: Oracle, crawl: str, 
     first = run(both, texts, output, "inner", crawls=crawl)
     first.files[0].unlink()
     (output / "mine.parquet").write_bytes(b"")
-    killed = output / f".{first.files[0].name}.1.part"
+    killed = output / f".{first.files[0].name}.part"
     killed.write_bytes(b"half a part")
     second = run(both, texts, output, "inner", crawls=crawl)
     assert not killed.exists()

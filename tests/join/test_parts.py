@@ -1,13 +1,11 @@
-"""What a join writes of unusual captures, and many large row groups in one file."""
+"""What a join writes of unusual captures."""
 
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.join.parts import concatenate
 from catalogue.settings import Settings
 from tests.support.crawls import CRAWL, crawl_of, table
 
@@ -35,14 +33,3 @@ def test_captures_without_times_and_statuses(tmp_path: Path, how: str, expected:
         found = cat.join(keys, tmp_path / "found", how=how, crawls=CRAWL).to_arrow()
     shown = ["input_key", "captures", "first", "statuses"] if how == "crawls" else ["input_key"]
     assert [tuple(row.values()) for row in found.select(shown).to_pylist()] == expected
-
-
-def test_one_file_of_parts_with_large_footers(tmp_path: Path) -> None:
-    """Bounds of long texts make a footer larger than any that is harvested."""
-    part, path = tmp_path / "part.parquet", tmp_path / "all.parquet"
-    rows = pa.table({f"c{n}": pa.array(["x" * 3900, "y" * 3900]) for n in range(10)})
-    with pq.ParquetWriter(part, rows.schema) as writer:
-        for _ in range(60):
-            writer.write_table(rows)
-    concatenate([part, part], path)
-    assert pq.read_table(path).equals(pa.concat_tables([rows] * 120))

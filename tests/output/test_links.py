@@ -1,4 +1,4 @@
-"""Links under the names of temporary files lead nowhere: what they point to is neither written to nor replaced."""
+"""Links under the names of temporary files: what they point to is neither written to nor replaced."""
 
 import os
 from collections.abc import Callable
@@ -75,14 +75,12 @@ def test_payloads_do_not_follow_links(records: list[Record], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("link", KINDS)
-def test_complete_files_follow_no_links(tmp_path: Path, secret: Path, link: Link) -> None:
-    link(secret, tmp_path / ".found.csv.0.part")
-    left = tmp_path / ".found.csv.1.part"
-    left.touch()
-    with whole_file(tmp_path / "found.csv") as file:
-        file.write(b"rows")
-    assert (secret.read_bytes(), (tmp_path / "found.csv").read_bytes()) == (SECRET, b"rows")
-    assert not left.exists()
+def test_complete_files_reject_links(tmp_path: Path, secret: Path, link: Link) -> None:
+    output, planted = tmp_path / "found.csv", tmp_path / ".found.csv.part"
+    link(secret, planted)
+    with pytest.raises(QueryError, match=f"{planted} is a symbolic link"), whole_file(output):
+        pass
+    assert (secret.read_bytes(), output.exists()) == (SECRET, False)
 
 
 @pytest.mark.parametrize("link", KINDS)

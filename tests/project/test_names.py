@@ -74,7 +74,7 @@ def _in_collinfo(name: str) -> bool:
 
 def _in_snapshot(name: str) -> bool:
     """Return whether a manifest that has a name as a crawl, as a digest or as a path is refused."""
-    manifest = json.loads(pack_manifest([SnapshotFile("CC-MAIN-2022-05", 1, "0" * 64, "", 1)]))
+    manifest = json.loads(pack_manifest([SnapshotFile("CC-MAIN-2022-05", 1, "0" * 64)]))
     unpack = _refused(lambda data: unpack_manifest(data.encode(), ""))
     assert not unpack(json.dumps(manifest))
     others = ({"crawl": name}, {"sha256": name})

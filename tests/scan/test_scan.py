@@ -229,7 +229,7 @@ def test_limited_scans_may_spend_the_budget(counted: Counted) -> None:
 def test_invalid_scans_fail_before_they_are_collected(harvested: Catalogue) -> None:
     for more, message in (
         ({"columns": "urll"}, "did you mean url"),
-        ({"crawls": "2031-05"}, "2031-05"),
+        ({"crawls": "nonsense"}, "is not the name of a crawl"),
         ({"where": "fetch_status ="}, "the condition cannot be read"),
         ({"patterns": "a*b.com"}, "patterns look like"),
         ({"limit": 3}, r"scan has no parameter limit; use \.head\(…\) of its LazyFrame"),

@@ -22,9 +22,10 @@ from catalogue.errors import QueryError
 from catalogue.server.monitoring import AccessLog
 from catalogue.server.service import Service
 from catalogue.settings import Settings
-from tests.server.test_processes import assert_imported_little, children, started
+from tests.server.test_processes import WORKER, assert_imported_little, started
 from tests.support.commands import Command
 from tests.support.metrics import answers, samples
+from tests.support.processes import children
 from tests.support.serving import get, running
 
 FIELDS = [
@@ -109,7 +110,7 @@ def test_refuses_an_impossible_file(tmp_path: Path) -> None:
 def test_processes_share_figures_and_log_and_end_with_the_first(asking: Command, tmp_path: Path) -> None:
     log, clients = tmp_path / "access.log", [f"192.0.2.{number}" for number in range(60)]
     with started(asking.start, "--access-log", str(log), "--proxied", workers=3) as (process, address):
-        other, third = children(process.pid)
+        other, third = children(process.pid, WORKER)
         assert_imported_little(other)
         with ThreadPoolExecutor(8) as pool:
             for answer in pool.map(

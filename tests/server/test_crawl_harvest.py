@@ -14,16 +14,17 @@ import pytest
 
 import catalogue
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.crawls import SUBSETS
+from catalogue.commoncrawl.crawls import COLLINFO, SUBSETS
 from catalogue.demo import LoopbackServer
 from catalogue.errors import Busy
 from catalogue.server.crawl_harvest import OnDemandHarvester
 from catalogue.session import Session
 from catalogue.settings import Settings
+from tests.server.conftest import requests
 from tests.support.amounts import EXAMPLES, in_part, in_soak
 from tests.support.crawls import crawl_of, table
-from tests.support.faults import Fault, FaultServer, Kind
-from tests.support.serving import Failing, get, harvested_in_part, serving
+from tests.support.faults import Fault, FaultServer, Kind, Request, only
+from tests.support.serving import Failing, get, harvested_in_part, served_from, serving
 
 READING_PATHS = (
     "/{}-index?url=example.com/*",
@@ -33,6 +34,14 @@ READING_PATHS = (
 )
 
 PATHS = (*READING_PATHS, "/api/plan?url=example.com/*&crawl={}", "/api/row_groups?crawl={}")
+
+
+def wait_for(text: str, messages: SimpleQueue[str]) -> list[str]:
+    """Return the messages up to the first one with a text."""
+    seen = [messages.get(timeout=60)]
+    while text not in seen[-1]:
+        seen.append(messages.get(timeout=60))
+    return seen
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +93,7 @@ def test_what_is_stored_changes_no_answer(
         f"*.{hosts[1]}",
         "*.nowhere.example",
     ]
+    chosen_by_chance = [urlencode(words | {"pageSize": "1000"}) for words in requests(urls, 2 * EXAMPLES)]
     for name, words in STORED.items():
         chosen = Settings(source=str(whole_mirror), cache=tmp_path / name / "cache")
         with catalogue.open(tmp_path / name / "data", settings=chosen) as cat:
@@ -103,9 +113,29 @@ def test_what_is_stored_changes_no_answer(
                     counted = get(address, f"{path}{times}&showNumPages=true").json["pages"]
                     statuses = [get(address, f"{path}{times}&page={page}").status for page in range(counted + 1)]
                     assert statuses == [404] * max(1, counted) + [400] * (counted > 0)
+            for answer in (get(address, f"/{crawl}-index?{query}") for query in chosen_by_chance):
+                assert answer.status in {200, 400, 404}  # some hosts have a port next to a wildcard
+                found.append((answer.status, answer.lines if answer.status == 200 else []))
+            path = f"/{crawl}-index?url=*.com&pageSize=1"
+            pages = [
+                get(address, f"{path}&page={page}")
+                for page in range(get(address, f"{path}&showNumPages=true").json["pages"])
+            ]
+            found += [(page.status, page.lines) for page in pages]
+            assert [line for page in pages for line in page.lines] == get(address, f"{path}000").lines
     assert any(status == 200 for status, _ in answers["nothing"])
     for name in STORED:
         assert answers[name] == answers["nothing"], name
+
+
+def test_stored_crawls_that_are_not_listed_are_not_the_latest(settings: Settings, crawl: str, tmp_path: Path) -> None:
+    source = copytree(settings.source, tmp_path / "source")
+    (source / COLLINFO).write_bytes(b'[{"id": "CC-MAIN-2013-20"}]')
+    settings = replace(settings, source=str(source))
+    harvested_in_part(tmp_path / "data", settings, crawl, "all")
+    with serving(tmp_path / "data", settings) as address:
+        assert get(address, f"/{crawl}-index?url=example.com/*").status == 200
+        assert "CC-MAIN-2013-20" in get(address, "/latest-index?url=example.com/*").json["message"]
 
 
 @in_soak
@@ -132,16 +162,80 @@ def test_incomplete_answers_have_a_header(without_cdx: Settings, crawl: str, tmp
             assert f"files of {crawl}, crawldiagnostics, are not harvested" in answer.headers["catalogue-incomplete"]
 
 
-def test_harvests_requested_crawl(settings: Settings, harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
+@in_soak
+def test_search_page_shows_captures_of_blocks(
+    by_index: Path, whole_settings: Settings, crawl_and_urls: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    crawl, urls = crawl_and_urls
+    query = urlencode({"url": f"{urls[0].split('/')[2]}/*", "crawl": crawl})
+    with (
+        serving(by_index / "columnar", whole_settings) as columnar,
+        serving(by_index / "cdx", whole_settings) as cdx,
+        serving(tmp_path / "nothing", whole_settings) as empty,
+    ):
+        by_files, *others = (get(address, f"/search.csv?{query}").text for address in (columnar, cdx, empty))
+        assert by_files.splitlines()[1:]
+        assert others == [by_files] * 2
+        shown = get(empty, f"/search?{query}")
+        assert (shown.status, "Blocks of the CDX index" in shown.text) == (200, True)
+        assert f"{crawl} · " in get(empty, "/").text
+
+
+def test_stored_lists_need_no_list_of_crawls(
+    by_index: Path, whole_mirror: Path, whole_settings: Settings, crawl_and_urls: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    crawl, urls = crawl_and_urls
+    with (
+        FaultServer(whole_mirror, script=only("collinfo.json", Kind.NOT_FOUND)) as source,
+        served_from(source.url, by_index / "cdx", whole_settings, tmp_path) as address,
+    ):
+        for name in (crawl, "latest"):
+            assert get(address, f"/{name}-index?{urlencode({'url': urls[0]})}").status == 200
+
+
+@pytest.mark.parametrize(("damaged", "statuses"), [(1, [200]), (2, [409, 200])])
+def test_damaged_blocks_are_requested_again(
+    by_index: Path,
+    whole_mirror: Path,
+    whole_settings: Settings,
+    crawl_and_urls: tuple[str, list[str]],
+    tmp_path: Path,
+    damaged: int,
+    statuses: list[int],
+) -> None:
+    path = f"/{crawl_and_urls[0]}-index?{urlencode({'url': crawl_and_urls[1][0]})}"
+
+    def script(request: Request) -> Fault | None:
+        is_damaged = "/cdx-0" in request.path and request.attempt < damaged
+        return Fault(Kind.FLIPPED_BIT) if is_damaged else None
+
+    with (
+        FaultServer(whole_mirror, script=script) as source,
+        served_from(source.url, by_index / "cdx", whole_settings, tmp_path) as address,
+        serving(by_index / "columnar", whole_settings) as other,
+    ):
+        answers = [get(address, path) for _ in statuses]
+        assert [answer.status for answer in answers] == statuses
+        assert answers[-1].text == get(other, path).text
+
+
+def test_harvests_requested_crawl(
+    mirror: Path, settings: Settings, harvested: Catalogue, crawl: str, tmp_path: Path
+) -> None:
     messages: SimpleQueue[str] = SimpleQueue()
-    columns = ["content_languages"]
-    with serving(tmp_path / "data", settings, on_demand=True, values=columns, notify=messages.put) as address:
+    wanted: dict[str, Any] = {"on_demand": True, "values": ["content_languages"], "notify": messages.put}
+    with LoopbackServer(mirror) as source:
+        reading = replace(settings, source=source.url, cache=tmp_path / "cache", rate=1000)
+        with serving(tmp_path / "counted", reading, **wanted) as address:
+            assert get(address, f"/{crawl}-index?url=example.com/*").status == 503
+            wait_for("dictionary pages stored", messages)
+            assert get(address, "/api/status").json["requests"] == len(source.log)
+    with serving(tmp_path / "data", settings, **wanted) as address:
         answer = get(address, f"/{crawl}-index?url=example.com/*")
         assert answer.status == 503
         assert int(answer.headers["retry-after"]) >= 1
         assert crawl in answer.json["message"]
-        while "dictionary pages stored" not in messages.get(timeout=60):
-            pass
+        wait_for("dictionary pages stored", messages)
         plan = get(address, f"/api/plan?url=*&lang=zza&crawl={crawl}").json["plan"]
         assert (plan["row_groups"], plan["row_groups_ruled_out"] > 0) == (0, True)
         answer = get(address, f"/{crawl}-index?url=example.com/*")
@@ -153,21 +247,8 @@ def test_harvests_requested_crawl(settings: Settings, harvested: Catalogue, craw
         with catalogue.open(tmp_path / "data", settings=settings) as other:
             other.forget(crawl)
         assert get(address, f"/{crawl}-index?url=example.com/*").status == 503
-        while "dictionary pages stored" not in messages.get(timeout=60):
-            pass
+        wait_for("dictionary pages stored", messages)
         assert get(address, f"/{crawl}-index?url=example.com/*").body == answer.body
-
-
-def test_counts_all_requests_of_a_harvest(mirror: Path, settings: Settings, crawl: str, tmp_path: Path) -> None:
-    messages: SimpleQueue[str] = SimpleQueue()
-    columns = ["content_languages"]
-    with LoopbackServer(mirror) as source:
-        reading = replace(settings, source=source.url, cache=tmp_path / "cache", rate=1000)
-        with serving(tmp_path / "data", reading, on_demand=True, values=columns, notify=messages.put) as address:
-            assert get(address, f"/{crawl}-index?url=example.com/*").status == 503
-            while "dictionary pages stored" not in messages.get(timeout=60):
-                pass
-            assert get(address, "/api/status").json["requests"] == len(source.log)
 
 
 CRAWL_OF_PATH = {path: f"CC-MAIN-2022-{week:02}" for week, path in enumerate(PATHS, 5)}
@@ -197,10 +278,7 @@ def test_every_api_harvests_listed_crawls_only(on_demand: tuple[str, SimpleQueue
     assert answer.status == 503
     assert int(answer.headers["retry-after"]) >= 1
     assert crawl in answer.text
-    seen = [messages.get(timeout=60)]
-    while " stored, " not in seen[-1]:
-        seen.append(messages.get(timeout=60))
-    assert not any("1999" in sentence for sentence in seen)
+    assert not any("1999" in sentence for sentence in wait_for(" stored, ", messages))
     assert get(address, path.format(crawl)).status in {200, 404}
 
 
@@ -257,8 +335,7 @@ def test_failed_harvest_is_404(settings: Settings, tmp_path: Path) -> None:
     reading = replace(settings, source=str(mirror))
     with serving(tmp_path / "data", reading, on_demand=True, notify=messages.put) as address:
         assert get(address, f"/{crawl}-index?url=example.com").status == 503
-        while "could not be harvested" not in messages.get(timeout=60):
-            pass
+        wait_for("could not be harvested", messages)
         answer = get(address, f"/{crawl}-index?url=example.com")
         assert answer.status == 404
         assert f"{crawl} could not be harvested" in answer.json["message"]
@@ -275,10 +352,8 @@ def test_close_ends_a_waiting_harvest(mirror: Path, settings: Settings, crawl: s
         reading = replace(settings, source=source.url, cache=tmp_path / "cache")
         with serving(tmp_path / "data", reading, on_demand=True, notify=messages.put) as address:
             assert get(address, f"/{crawl}-index?url=example.com").status == 503
-            while "waiting" not in messages.get(timeout=30):
-                pass
-        while "could not be harvested" not in messages.get(timeout=30):
-            pass
+            wait_for("waiting", messages)
+        wait_for("could not be harvested", messages)
 
 
 def test_reports_any_failure_of_a_harvest() -> None:
@@ -291,6 +366,5 @@ def test_reports_any_failure_of_a_harvest() -> None:
     harvester = OnDemandHarvester(opened, messages.put)
     with pytest.raises(Busy):
         harvester.request("CC-MAIN-2022-05")
-    while "OSError: no space left" not in messages.get(timeout=30):
-        pass
+    wait_for("OSError: no space left", messages)
     harvester.close()

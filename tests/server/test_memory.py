@@ -3,10 +3,12 @@
 import random
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pyarrow as pa
@@ -175,14 +177,21 @@ def test_long_keys_count() -> None:
     assert 0 < len(kept) < 10
 
 
+@contextmanager
+def serving_many(settings: Settings, folder: Path, **options: Any) -> Iterator[tuple[str, list[str]]]:
+    """Serve 20,000 captures of a day; yield the address, and their keys in order."""
+    keys = [f"com,example)/{number:05}" for number in range(20_000)]
+    times = pa.array([datetime(2022, 8, 8, tzinfo=UTC)] * len(keys), pa.timestamp("ms"))
+    mirror = crawl_of(folder / "mirror", table(keys, fetch_time=times), **options)
+    reading = replace(settings, source=str(mirror))
+    with serving(harvested_in_part(folder / "data", reading, CRAWL), reading) as address:
+        yield address, keys
+
+
 @pytest.mark.parametrize("options", ["", "&sort=reverse", "&closest=2022", "&filter==status:200"])
 def test_limited_requests_change_no_later_answer(options: str, settings: Settings, tmp_path: Path) -> None:
     """A limit ends the conversion of rows to lines early, which are more than are converted together."""
-    keys = [f"com,example)/{number:05}" for number in range(20_000)]
-    times = pa.array([datetime(2022, 8, 8, tzinfo=UTC)] * len(keys), pa.timestamp("ms"))
-    mirror = crawl_of(tmp_path / "mirror", table(keys, fetch_time=times))
-    harvested_in_part(tmp_path / "data", replace(settings, source=str(mirror)), CRAWL)
-    with serving(tmp_path / "data", replace(settings, source=str(mirror))) as address:
+    with serving_many(settings, tmp_path) as (address, keys):
         path = f"/{CRAWL}-index?url=example.com/*&output=text&fl=urlkey"
         for _ in range(2):  # the first one changes the store
             assert get(address, f"{path}&limit=5{options}").text.count("\n") == 5
@@ -190,11 +199,7 @@ def test_limited_requests_change_no_later_answer(options: str, settings: Setting
 
 
 def test_pages_without_captures_of_a_time_are_not_other_ones_later(settings: Settings, tmp_path: Path) -> None:
-    keys = [f"com,example)/{number:05}" for number in range(20_000)]
-    times = pa.array([datetime(2022, 8, 8, tzinfo=UTC)] * len(keys), pa.timestamp("ms"))
-    mirror = crawl_of(tmp_path / "mirror", table(keys, fetch_time=times), row_group_size=4000)
-    harvested_in_part(tmp_path / "data", replace(settings, source=str(mirror)), CRAWL)
-    with serving(tmp_path / "data", replace(settings, source=str(mirror))) as address:
+    with serving_many(settings, tmp_path, row_group_size=4000) as (address, _):
         path = f"/{CRAWL}-index?url=example.com/*&pageSize=1&page=1"
         assert get(address, path).status == 200
         assert [get(address, f"{path}&from=20220810").status for _ in range(3)] == [404] * 3

@@ -16,25 +16,15 @@ from catalogue.settings import Settings
 from tests.support.amounts import in_soak
 from tests.support.commands import Command, wait_until
 from tests.support.metrics import samples
+from tests.support.processes import children
 from tests.support.serving import get, serving
 from tests.support.warm import Forked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-def children(number: int) -> set[int]:
-    """Return the server's processes beside the first one."""
-    found = set()
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                parent = re.search(r"PPid:\s+(\d+)", (folder / "status").read_text())
-                command = (folder / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if parent and int(parent[1]) == number and b"spawn_main" in command:
-                found.add(int(folder.name))
-    return found
+WORKER = "spawn_main"
+"""In the commands of the server's processes beside the first one."""
 
 
 @contextmanager
@@ -67,8 +57,8 @@ def test_interrupt_on_a_terminal_prints_no_traceback(asking: Command) -> None:
     """All processes receive it; the second one is still importing."""
     with asking.start_anew("serve", "--port", "0", "--workers", "2") as process:
         try:
-            wait_until(process, lambda: bool(children(process.pid)), pause=0.01)
-            for number in (*children(process.pid), process.pid):
+            wait_until(process, lambda: bool(children(process.pid, WORKER)), pause=0.01)
+            for number in (*children(process.pid, WORKER), process.pid):
                 os.kill(number, signal.SIGINT)
             _, err = process.communicate(timeout=30)
         finally:

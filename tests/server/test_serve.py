@@ -27,6 +27,7 @@ from catalogue.server.service import Service
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
+from tests.server.test_processes import started
 from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of
@@ -261,14 +262,13 @@ def test_limit_bounds_memory_for_half_a_million_captures(settings: Settings, tmp
     )
     mirror = crawl_of(tmp_path / "mirror", rows, use_dictionary=["url_surtkey", "url"], store_schema=False)
     harvested_in_part(tmp_path / "data", replace(settings, source=str(mirror)), CRAWL)
-    with Command(tmp_path / "data", str(mirror), tmp_path).start("serve", "--port", "0", "--workers", "1") as process:
-        address = re.search(r"http://127\.0\.0\.1:\d+", process.stderr.readline().decode())
-        assert address
-        answer = get(address[0], f"/{CRAWL}-index?output=text&fl=timestamp&limit=4&url={url}")
+    with started(Command(tmp_path / "data", str(mirror), tmp_path).start, workers=1) as (process, address):
+        answer = get(address, f"/{CRAWL}-index?output=text&fl=timestamp&limit=4&url={url}")
         status = Path(f"/proc/{process.pid}/status")
         peak = int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) << 10 if status.exists() else 0
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
+        assert process.stderr
         assert process.stderr.read() == b"stopped\n"
     first = ["20220808230640", "20220808230641", "20220808230642", "20220808230643"]
     assert answer.text.splitlines() == first

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import resource
 import signal
 import socket
@@ -130,27 +129,17 @@ def test_closes_connections_without_complete_head(harvested_data: Path, settings
         assert b" 200 OK" in answered.recv(1 << 16)
 
 
-@contextmanager
-def command_limited_to(soft: int, hard: int, asking: Command) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Run the command with limits of open files; yield its address."""
-    words = [sys.executable, "-m", "catalogue", "serve", "--port", "0", "--workers", "1"]
-    limited = ["sh", "-c", f'ulimit -S -n {soft} && ulimit -H -n {hard} && exec "$@"', "sh", *words]
-    with subprocess.Popen(limited, env=asking.environment(), stderr=subprocess.PIPE) as process:
-        assert process.stderr
-        try:
-            address = re.search(r"http://\S+:\d+", process.stderr.readline().decode())
-            assert address
-            yield process, address[0]
-        finally:
-            process.terminate()
-
-
 @in_soak
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process are set on Linux alone")
 def test_raises_limit_of_open_files_and_replaces_connections_at_it(asking: Command, crawl: str) -> None:
     """1,500 silent connections to a server that may open 1,024 files. After a failed accept it tries again."""
     request = b"GET /robots.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    with command_limited_to(256, 1024, asking) as (process, base):
+
+    def start(*words: str) -> subprocess.Popen[bytes]:
+        limited = ["sh", "-c", 'ulimit -S -n 256 && ulimit -H -n 1024 && exec "$@"', "sh", sys.executable, "-m"]
+        return subprocess.Popen([*limited, "catalogue", *words], env=asking.environment(), stderr=subprocess.PIPE)
+
+    with started(start, workers=1) as (process, base):
         assert process.stderr
         with many_files(), ExitStack() as stack:
             connections = [stack.enter_context(connected(base)) for _ in range(500)]

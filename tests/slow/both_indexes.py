@@ -26,8 +26,7 @@ from catalogue.demo.loopback import LoopbackServer
 from catalogue.errors import QueryError
 from catalogue.settings import Settings
 from catalogue.surt import merge, parse_pattern
-from tests.support.synthetic_crawl import SyntheticCrawl, write_synthetic_crawl
-from tests.support.synthetic_rows import CRAWL, FREQUENT_URL, TRAPS
+from tests.support.synthetic_crawl import CRAWL, FREQUENT_URL, TRAPS, SyntheticCrawl, write_synthetic_crawl
 
 ROWS = 2_000_000
 _COLUMNS = [name for name in COLUMNS if name != "warc_record_id"]
@@ -158,8 +157,12 @@ class RandomQuery:
         if any(self.words.get(name) for name in _DECIDING):
             return None
         names = [name for name in dict.fromkeys([*self.words["columns"], "subset"]) if name != "crawl"]
-        limit = self.words.get("limit")
-        return _known(self.rows.select(names).slice(0, limit))
+        others = [name for name in names if name not in {"subset", "url_surtkey"}]
+        others.sort(key=lambda name: name != "fetch_time")
+        order = [(name, "ascending") for name in ("url_surtkey", *others)]
+        rows = _known(self.rows)
+        found = pa.concat_tables(rows.filter(pc.equal(rows["subset"], each)).sort_by(order) for each in SUBSETS)
+        return found.select(names).slice(0, self.words.get("limit"))
 
 
 def _known(rows: pa.Table) -> pa.Table:

@@ -169,18 +169,16 @@ class Ends:
 
     def by_full_disk(self, name: str, *, late: bool) -> int:
         """No file may be larger than a few bytes."""
-        with self.started(self.words(name), late=late, smallest_files=True) as process:
-            out, err = self.finished(process)
-        text = err.decode()
-        check(name, process.returncode, text, {0, 1, _DISK_FAILED}, out)
-        if process.returncode == _DISK_FAILED:
-            assert text.splitlines()[-1].startswith("catalogue: "), text
-        return process.returncode
+        return self.status(name, self.words(name), {0, 1, _DISK_FAILED}, late=late, smallest_files=True)
 
-    def status(self, name: str, words: list[str], expected: set[int], *, late: bool) -> int:
-        with self.started(words, late=late) as process:
+    def status(
+        self, name: str, words: list[str], expected: set[int], *, late: bool, smallest_files: bool = False
+    ) -> int:
+        with self.started(words, late=late, smallest_files=smallest_files) as process:
             out, err = self.finished(process)
         check(name, process.returncode, err.decode(), expected, out)
+        if process.returncode == _DISK_FAILED:
+            assert err.decode().splitlines()[-1].startswith("catalogue: "), err
         return process.returncode
 
 

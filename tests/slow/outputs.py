@@ -1,7 +1,6 @@
 """What commands write, in forms that are equal for equal output."""
 
 import hashlib
-import json
 import sqlite3
 import zlib
 from collections.abc import Callable, Mapping
@@ -14,13 +13,13 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from catalogue.harvest.snapshot import MANIFEST, unpack_manifest
+from catalogue.harvest.snapshot import MANIFEST, read_entries, unpack_manifest
+from catalogue.store.schema import TABLES
 from catalogue.store.stored_file import decode
 
 Items = Mapping[str, object]
 Look = Callable[[Path], Items]
 VIEWS = ("files", "row_groups", "pages", "crawls")
-_TABLES = ("files", "documents", "failures", "indexes", "facts")
 
 
 def _rows(data: bytes) -> object:
@@ -77,7 +76,7 @@ def snapshot(folder: Path) -> Items:
     files = unpack_manifest((place / MANIFEST).read_bytes(), str(place)).values()
     for file in files:
         assert hashlib.sha256((place / file.name).read_bytes()).hexdigest() == file.sha256, file.name
-    return {file.crawl: file.footers for file in files}
+    return {file.crawl: len([*read_entries(place / file.name)]) for file in files}
 
 
 def stored(path: Path) -> dict[Any, Any]:
@@ -88,15 +87,12 @@ def stored(path: Path) -> dict[Any, Any]:
             return {}
         rows = [
             (table, key, value)
-            for table in _TABLES
+            for table in TABLES
             for key, value in store.execute(f'SELECT key, value FROM "{table}"')  # noqa: S608 - one of these
         ]
     values = {}
     for table, key, value in rows:
         found = decode(value)
-        if table == "facts":
-            facts = json.loads(found.data) | {"harvested_at": ""}
-            found = replace(found, data=json.dumps(facts).encode(), note="")
         values[table, key] = replace(found, taken="")
     return values
 

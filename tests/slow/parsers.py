@@ -9,7 +9,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, wraps
 from hashlib import blake2b
 from io import BytesIO
 from itertools import pairwise
@@ -51,6 +51,8 @@ _SLOWEST = 5.0
 """Seconds of CPU for a few kilobytes."""
 _LONGEST = 2000
 """Characters of a message."""
+Parser = Callable[[bytes], bool]
+"""Whether bytes are accepted."""
 _OPAQUE = ("dns:", "filedesc:", "warcinfo:")
 
 
@@ -65,6 +67,15 @@ def accepted(parse: Callable[[], object], *errors: type[Exception], printable: b
     return True
 
 
+def parser(*errors: type[Exception], printable: bool = True) -> Callable[[Callable[[bytes], None]], Parser]:
+    """Make a function that returns whether it accepts bytes of one that raises errors."""
+
+    def decorate(parse: Callable[[bytes], None]) -> Parser:
+        return wraps(parse)(lambda data: accepted(lambda: parse(data), *errors, printable=printable))
+
+    return decorate
+
+
 # ---- URLs ----
 
 
@@ -74,27 +85,24 @@ def _check_pattern(pattern: Pattern) -> None:
     assert all(one.end < other.start for one, other in pairwise(pattern.intervals))
 
 
-def surt(data: bytes) -> bool:
+@parser(QueryError)
+def surt(data: bytes) -> None:
     url = data.decode(errors="surrogateescape")
-
-    def parse() -> None:
-        keys = url_surtkeys(url)
-        assert keys[0] == url_surtkey(url)
-        assert len(keys) == len({*keys})
-        for each in keys:
-            each.encode()
-            # A character of a host may become eighteen, and each of these three escapes of three characters.
-            assert len(each) <= 170 * len(url) + 40
-            assert url.startswith(_OPAQUE) or (each.isascii() and each == each.lower())
-        try:
-            pattern = parse_pattern(url, Match.EXACT)
-        except QueryError:
-            return
-        assert url.strip().startswith(_OPAQUE) or all(
-            covers(pattern.intervals, key.encode()) for key in url_surtkeys(url.strip())
-        )
-
-    return accepted(parse, QueryError)
+    keys = url_surtkeys(url)
+    assert keys[0] == url_surtkey(url)
+    assert len(keys) == len({*keys})
+    for each in keys:
+        each.encode()
+        # A character of a host may become eighteen, and each of these three escapes of three characters.
+        assert len(each) <= 170 * len(url) + 40
+        assert url.startswith(_OPAQUE) or (each.isascii() and each == each.lower())
+    try:
+        pattern = parse_pattern(url, Match.EXACT)
+    except QueryError:
+        return
+    assert url.strip().startswith(_OPAQUE) or all(
+        covers(pattern.intervals, key.encode()) for key in url_surtkeys(url.strip())
+    )
 
 
 def pattern(data: bytes) -> bool:
@@ -114,31 +122,27 @@ def pattern(data: bytes) -> bool:
 # ---- stored values and lists ----
 
 
-def dataset(data: bytes) -> bool:
-    return accepted(lambda: dataset_from_json(data), FormatError)
+@parser(FormatError)
+def dataset(data: bytes) -> None:
+    dataset_from_json(data)
 
 
-def stored_value(data: bytes) -> bool:
+@parser(StoreDamaged)
+def stored_value(data: bytes) -> None:
     """Parse what follows the digest of a stored value; an attacker can compute the digest."""
     value = b"\x01" + blake2b(data, digest_size=DIGEST_SIZE).digest() + data
-
-    def parse() -> None:
-        found = decode(value)
-        assert decode(encode(found)) == found
-
-    return accepted(parse, StoreDamaged)
+    found = decode(value)
+    assert decode(encode(found)) == found
 
 
 class _Named(BytesIO):
     name = "listed"
 
 
-def capture_list(data: bytes) -> bool:
-    def parse() -> None:
-        for row in captures_in(_Named(data)).to_pylist():
-            accepted(lambda row=row: _check_capture(row), FormatError)  # type: ignore[misc]
-
-    return accepted(parse, QueryError)
+@parser(QueryError)
+def capture_list(data: bytes) -> None:
+    for row in captures_in(_Named(data)).to_pylist():
+        accepted(lambda row=row: _check_capture(row), FormatError)  # type: ignore[misc]
 
 
 def _check_capture(row: dict[str, Any]) -> None:
@@ -149,16 +153,13 @@ def _check_capture(row: dict[str, Any]) -> None:
     assert found.time is None or found.time.tzinfo
 
 
-def url_index_2012(data: bytes) -> bool:
+@parser(FormatError)
+def url_index_2012(data: bytes) -> None:
     """Parse a file of blocks of 64 bytes, one by one."""
-
-    def parse() -> None:
-        header = parse_header(data[:8], len(data))
-        for number in range(min(header.blocks, 40)):
-            place = header.place(number, number)
-            accepted(lambda n=number, p=place: _check_block(header, n, data[p.start : p.end]), FormatError)  # type: ignore[misc]
-
-    return accepted(parse, FormatError)
+    header = parse_header(data[:8], len(data))
+    for number in range(min(header.blocks, 40)):
+        place = header.place(number, number)
+        accepted(lambda n=number, p=place: _check_block(header, n, data[p.start : p.end]), FormatError)  # type: ignore[misc]
 
 
 def _check_block(header: Header, number: int, block: bytes) -> None:
@@ -184,24 +185,22 @@ def _check_url(url: str | None) -> None:
 # ---- records and requests ----
 
 
-def record(data: bytes) -> bool:
+@parser(FormatError)
+def record(data: bytes) -> None:
     """Parse a record: gzipped, or to be gzipped."""
     member = data[1:] if data[:1] < b"\x20" else gzip.compress(data[1:], 1, mtime=0)
     where = capture_of({"filename": "crawl-data/x.warc.gz", "offset": 0, "length": max(1, len(member))})
-
-    def parse() -> None:
-        found = read_record(where, member)
-        assert len(found.http_head) + len(found.body) <= MAX_INFLATED
-        assert found.status is None or found.status >= 0
-        assert found.mime is None or found.mime == found.mime.lower()
-        assert not accepted(lambda: found.payload, FormatError) or len(found.payload) <= MAX_INFLATED
-        headers = [*archived_headers(found), *content_headers(found), *memento_headers(found)]
-        assert all(name.isascii() and name.isprintable() and name for name, _ in headers)
-        assert not [name for name, value in headers if {"\r", "\n", "\0"} & {*value}]
-        for _, value in headers:
-            value.encode("latin-1")
-
-    return accepted(parse, FormatError)
+    found = read_record(where, member)
+    assert len(found.http_head) + len(found.body) <= MAX_INFLATED
+    assert found.status is None or found.status >= 0
+    assert found.mime is None or found.mime == found.mime.lower()
+    assert not accepted(lambda: found.payload, FormatError) or len(found.payload) <= MAX_INFLATED
+    headers = [*archived_headers(found), *content_headers(found), *memento_headers(found)]
+    for name, value in headers:
+        assert name
+        assert all("!" <= c <= "~" and c != ":" for c in name)
+        assert all(" " <= c <= "~" for c in value)
+    assert sum(len(name) + len(value) for name, value in headers) < 20_000
 
 
 @cache
@@ -212,41 +211,35 @@ def _rows() -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def cdx_request(data: bytes) -> bool:
-    def parse() -> None:
-        found = parse_request(parse_query(data))
-        _check_pattern(found.pattern)
-        assert {len(found.first), len(found.last)} <= {0, 14}
-        assert found.page_size > 0 <= (found.limit or 0)
-        lines = select_lines(sorted(lines_of(_rows())), found)
-        assert write_lines(lines, found.output, found.fields).count(b"\n") == len(lines)
-
-    return accepted(parse, QueryError, printable=False)
+@parser(QueryError, printable=False)
+def cdx_request(data: bytes) -> None:
+    found = parse_request(parse_query(data))
+    _check_pattern(found.pattern)
+    assert {len(found.first), len(found.last)} <= {0, 14}
+    assert found.page_size > 0 <= (found.limit or 0)
+    lines = select_lines(sorted(lines_of(_rows())), found)
+    assert write_lines(lines, found.output, found.fields).count(b"\n") == len(lines)
 
 
-def search_form(data: bytes) -> bool:
-    def parse() -> None:
-        form = Form.of(QueryParams(data.decode("latin-1")))
-        found = parse_form(form)
-        if isinstance(found, Form):
-            assert found.errors
-            assert all(0 < len(message) < _LONGEST for message in found.errors.values())
-            return
-        assert parse_qsl(form.address().partition("?")[2])
-        parse_request(parse_qsl(form.cdx_address("CC-MAIN-2022-05").partition("?")[2]))
-
-    return accepted(parse)
+@parser()
+def search_form(data: bytes) -> None:
+    form = Form.of(QueryParams(data.decode("latin-1")))
+    found = parse_form(form)
+    if isinstance(found, Form):
+        assert found.errors
+        assert all(0 < len(message) < _LONGEST for message in found.errors.values())
+        return
+    assert parse_qsl(form.address().partition("?")[2])
+    parse_request(parse_qsl(form.cdx_address("CC-MAIN-2022-05").partition("?")[2]))
 
 
-def content_ranges(data: bytes) -> bool:
-    def parse() -> None:
-        given, total = parse_content_range(data.decode("latin-1"))
-        assert 0 <= given.start < given.end
-        if total:
-            assert given.end <= total
-            assert parse_content_range(content_range(given, total)) == (given, total)
-
-    return accepted(parse, WrongRange)
+@parser(WrongRange)
+def content_ranges(data: bytes) -> None:
+    given, total = parse_content_range(data.decode("latin-1"))
+    assert 0 <= given.start < given.end
+    if total:
+        assert given.end <= total
+        assert parse_content_range(content_range(given, total)) == (given, total)
 
 
 # ---- valid bytes ----
@@ -301,7 +294,7 @@ def _index_2012() -> list[bytes]:
     return [index_bytes(links, 64), index_bytes(links, 70, repeats=False)]
 
 
-SEEDS: dict[Callable[[bytes], bool], Sequence[bytes]] = {
+SEEDS: dict[Parser, Sequence[bytes]] = {
     surt: _URLS,
     pattern: _URLS,
     dataset: [b'{"name":"h","key":"h","keys":"text","manifest":"x/y.gz","path_columns":["c"]}'],

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from tests.slow.commands import DATABASE, STORE, WRITERS, World, cut_power, fail, kill, world
-from tests.slow.disk import Call, Image, Replay, full, missing_tools
-from tests.support.amounts import in_part, in_soak
+from tests.slow.commands import WRITERS, World, cut_power, fail, kill, world
+from tests.slow.disk import Image, full, missing_tools
+from tests.support.amounts import in_part
 
 pytestmark = pytest.mark.skipif(bool(missing_tools()), reason=str(missing_tools()))
 
@@ -16,19 +16,6 @@ pytestmark = pytest.mark.skipif(bool(missing_tools()), reason=str(missing_tools(
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with world(tmp_path_factory.mktemp("disk")) as found:
         yield found
-
-
-@in_soak
-def test_every_change_of_a_file_is_recorded(made: World) -> None:
-    """SQLite's, DuckDB's, pyarrow's and Python's."""
-    for name in ("harvest", "query x.parquet"):
-        result = made.result(WRITERS[name])
-        replay = Replay(made.state(WRITERS[name].before), made.work)
-        for entry in result.entries:
-            replay.take(entry)
-        assert replay.complete() == result.image
-    written = {entry.path for entry in made.result(WRITERS["harvest"]).entries if entry.call is Call.WRITE}
-    assert {str(made.work / name) for name in (STORE, f"{STORE}-wal", f"{DATABASE}.new/catalogue.duckdb")} <= written
 
 
 def test_full_disk_leaves_the_folder_unchanged(made: World) -> None:

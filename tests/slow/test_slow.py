@@ -1,22 +1,15 @@
 """The slow tests with small counts; ``python -m tests.slow`` runs them at full size."""
 
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
-from catalogue.cdx.cluster import list_path, parse_blocks
-from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.surt import exact_interval, url_surtkey
 from tests.slow import both_indexes, ends, mutations, parsers, traffic
 from tests.support.amounts import in_soak
 from tests.support.sources import TEMPORARY
 from tests.support.synthetic_crawl import SyntheticCrawl, write_synthetic_crawl
-from tests.support.synthetic_rows import CRAWL, FREQUENT_URL, TRAPS
 
 ROWS = 20_000
 """Of the synthetic crawl."""
@@ -75,30 +68,7 @@ def crawl(tmp_path_factory: pytest.TempPathFactory) -> SyntheticCrawl:
 
 
 def test_both_indexes_return_the_same_rows_in_order(crawl: SyntheticCrawl, tmp_path: Path) -> None:
-    compared = both_indexes.compare_queries(6, 5, tmp_path, crawl)
+    compared = both_indexes.compare_queries(6, 27, tmp_path, crawl)
     assert compared["rows"] > 500
     assert compared["empty"] < 3
     assert compared["known"] > 2
-
-
-@in_soak
-def test_synthetic_crawl_has_the_rare_cases_of_real_ones(crawl: SyntheticCrawl, tmp_path: Path) -> None:
-    again = write_synthetic_crawl(tmp_path, ROWS, 2)
-    assert crawl.rows == again.rows
-    paths = sorted(path.relative_to(crawl.folder) for path in crawl.folder.rglob("cc-index/**/*.*") if path.is_file())
-    assert all((crawl.folder / path).read_bytes() == (again.folder / path).read_bytes() for path in paths)
-    keys = crawl.rows.column("url_surtkey")
-    listed = parse_blocks(CRAWL, (crawl.folder / list_path(CRAWL)).read_bytes())
-    frequent = listed.blocks_for(exact_interval(url_surtkey(FREQUENT_URL).encode()))
-    assert len(frequent) > 3
-    assert len({listed.shard(place) for place in frequent}) == 2
-    assert len(listed.columns) == crawl.blocks > 1000
-    assert all(pc.any(pc.match_substring(keys, each)).as_py() for each in TRAPS)
-    assert pc.max(pc.binary_length(keys)).as_py() > 3000
-    for subset in SUBSETS:
-        files = [pq.ParquetFile(crawl.folder / path) for path in paths if f"subset={subset}/" in str(path)]
-        ends = sorted((column[0].as_py(), column[-1].as_py()) for column in (f.read(["url_surtkey"])[0] for f in files))
-        assert any(last == first for (_, last), (first, _) in pairwise(ends))
-        assert any(last < first for (_, last), (first, _) in pairwise(ends)) or len(ends) == 2
-        assert all(file.num_row_groups == 4 for file in files)
-        assert all(file.metadata.row_group(3).column(0).has_column_index for file in files)

@@ -110,29 +110,6 @@ def test_simultaneous_403s_are_one_block() -> None:
     assert limiter.acquire() == START + 300.0
 
 
-def test_only_one_client_probes(tmp_path: Path) -> None:
-    clock = FakeClock()
-    limiters = [Limiter(POLICY, clock=clock, file=tmp_path / "host.json") for _ in range(2)]
-    limiters[0].blocked(limiters[0].acquire())
-    order: list[tuple[float, str]] = []
-    lock = threading.Lock()
-
-    def work(limiter: Limiter) -> None:
-        requested = limiter.acquire()
-        with lock:
-            order.append((requested, "requested"))
-        clock.sleep(7.0)  # the request takes that long
-        with lock:
-            order.append((clock.now(), "answered"))
-        limiter.succeeded(requested)
-
-    assert clock.run(*(lambda limiter=limiter: work(limiter) for limiter in limiters for _ in range(4))) == [None] * 8
-    times = [when - START for when, what in order if what == "requested"]
-    assert times[0] == 300.0
-    assert order[1] == (START + 307.0, "answered")
-    assert min(times[1:]) >= 307.0
-
-
 def test_lost_probe_does_not_block_forever() -> None:
     clock = FakeClock()
     limiter = Limiter(POLICY, clock=clock)
@@ -159,13 +136,8 @@ def test_system_clock_waits_and_can_be_stopped() -> None:
     clock.sleep(0.05)
     clock.sleep(-1.0)
     assert before + 0.05 <= clock.now() < before + 5
-    with ThreadPoolExecutor(3) as executor:
-        sleeping = [executor.submit(clock.sleep, 600.0) for _ in range(3)]
-        clock.stop()
-        for future in sleeping:
-            with pytest.raises(SourceUnavailable, match="closed"):
-                future.result(timeout=5)
-    with pytest.raises(SourceUnavailable):
+    clock.stop()
+    with pytest.raises(SourceUnavailable, match="closed"):
         clock.sleep(0.0)
 
 

@@ -229,46 +229,41 @@ def test_does_not_give_up_a_host_that_honoured_a_range() -> None:
     assert source.requests == 1 + 8 * 4
 
 
+def given_up(url: str, policy: Policy, error: type[CatalogueError], message: str) -> tuple[int, float, CatalogueError]:
+    """Return the requests to a host without answers, the seconds of all waits, and the error."""
+    clock = FakeClock()
+    with closing(PoliteSource(open_http(url), Limiter(policy, clock=clock), jitter=lambda: 1.0)) as source:
+        with pytest.raises(error, match=message) as raised:
+            source.get(PATH, SUFFIX)
+        return source.requests, sum(clock.waits), raised.value
+
+
 @pytest.mark.parametrize(("policy", "requests"), [(Policy(), 5), (COMMON_CRAWL, ATTEMPTS), (S3_COMMON_CRAWL, ATTEMPTS)])
 def test_gives_up_refused_connections_after_some_seconds(policy: Policy, requests: int) -> None:
     """More attempts for Common Crawl, as another of its machines may accept them."""
-    clock = FakeClock()
     with FaultServer(FILES) as server:
         url = server.url
-    with closing(PoliteSource(open_http(url), Limiter(policy, clock=clock), jitter=lambda: 1.0)) as source:
-        with pytest.raises(ConnectionRefused, match=rf"nothing listens at {url} \(connection refused\)") as raised:
-            source.get(PATH, SUFFIX)
-        assert isinstance(raised.value, ConnectionError)
-        assert source.requests == requests
+    message = rf"nothing listens at {url} \(connection refused\)"
+    sent, seconds, error = given_up(url, policy, ConnectionRefused, message)
+    assert isinstance(error, ConnectionError)
     own = policy == Policy()
-    assert own == ("is the server running?" in str(raised.value))
-    assert own == (sum(clock.waits) < 10)
+    assert (sent, seconds < 10, "is the server running?" in str(error)) == (requests, own, own)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_gives_up_a_refused_proxy_after_some_seconds(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "direct.example")
     monkeypatch.setenv(f"{scheme}_proxy", "http://127.0.0.1:1")
-    clock = FakeClock()
-    limiter = Limiter(COMMON_CRAWL, clock=clock)
-    with closing(PoliteSource(open_http(f"{scheme}://data.example/"), limiter, jitter=lambda: 1.0)) as source:
-        with pytest.raises(
-            ProxyRefused, match=rf"^the proxy http://127\.0\.0\.1:1 that {scheme}_proxy names refuses .*\?$"
-        ):
-            source.get(PATH, SUFFIX)
-        assert source.requests == Policy().refused
-    assert sum(clock.waits) < 10
+    message = rf"^the proxy http://127\.0\.0\.1:1 that {scheme}_proxy names refuses .*\?$"
+    sent, seconds, _ = given_up(f"{scheme}://data.example/", COMMON_CRAWL, ProxyRefused, message)
+    assert (sent, seconds < 10) == (Policy().refused, True)
 
 
 @pytest.mark.parametrize("policy", [Policy(), COMMON_CRAWL, S3_COMMON_CRAWL])
 def test_gives_up_a_name_without_an_address_after_two_requests(policy: Policy) -> None:
-    clock = FakeClock()
-    inner = open_http("http://name.invalid/")
-    with closing(PoliteSource(inner, Limiter(policy, clock=clock), jitter=lambda: 1.0)) as source:
-        with pytest.raises(SourceUnavailable, match=r"^the name name\.invalid cannot .*, or run: catalogue doctor$"):
-            source.get(PATH, SUFFIX)
-        assert source.requests == 2
-    assert sum(clock.waits) < 5
+    message = r"^the name name\.invalid cannot .*, or run: catalogue doctor$"
+    sent, seconds, _ = given_up("http://name.invalid/", policy, SourceUnavailable, message)
+    assert (sent, seconds < 5) == (2, True)
 
 
 def test_waits_longer_for_a_name_that_had_an_address_before() -> None:

@@ -49,14 +49,6 @@ class Memory:
         self._closed = True
 
 
-def cache_folder(tmp_path: Path) -> Path:
-    return tmp_path / "cache" / "ranges"
-
-
-def large_cache(folder: Path) -> RangeCache:
-    return RangeCache(folder, LARGE)
-
-
 def right(requested: ByteRange) -> bytes:
     return DATA[requested.start : requested.end]
 

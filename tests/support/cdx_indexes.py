@@ -1,7 +1,7 @@
 """The CDX index of each crawl: those of the mirror, or made of the rows of the miniature."""
 
 import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
@@ -60,14 +60,20 @@ def find_lines(
 
 def make_index(crawl: str, lines: Sequence[str], *, lines_a_block: int = 50, blocks_a_shard: int = 6) -> CdxIndex:
     """Make the index of sorted lines without line feeds."""
-    shards: list[bytes] = []
-    cluster = []
-    for number, (first, member) in enumerate(blocks(lines, lines_a_block)):
-        if number % blocks_a_shard == 0:
-            shards.append(b"")
-        cluster.append(f"{first}\tcdx-{len(shards) - 1:05}.gz\t{len(shards[-1])}\t{len(member)}\t{number + 1}\n")
-        shards[-1] += member
-    files = {f"{index_folder(crawl)}/cdx-{number:05}.gz": data for number, data in enumerate(shards)}
+    members = [*blocks(lines, lines_a_block)]
+    return index_of(crawl, (members[at : at + blocks_a_shard] for at in range(0, len(members), blocks_a_shard)))
+
+
+def index_of(crawl: str, shards: Iterable[Sequence[tuple[str, bytes]]]) -> CdxIndex:
+    """Make the index of shards of blocks; each block is its key and time, and a gzip member."""
+    files: dict[str, bytes] = {}
+    cluster: list[str] = []
+    for name, members in ((f"cdx-{number:05}.gz", members) for number, members in enumerate(shards)):
+        place = 0
+        for first, member in members:
+            cluster.append(f"{first}\t{name}\t{place}\t{len(member)}\t{len(cluster) + 1}\n")
+            place += len(member)
+        files[f"{index_folder(crawl)}/{name}"] = b"".join(member for _, member in members)
     return CdxIndex(crawl, files | {list_path(crawl): "".join(cluster).encode()})
 
 

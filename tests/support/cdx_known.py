@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from tests.support.cdx_oracle import Capture, Oracle, plain_key, read_captures
@@ -14,42 +15,16 @@ NOWHERE = "nosuch-host.example"
 """A host without captures."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Known:
-    """Values of a crawl; all URLs are plain."""
+    """Values of a crawl for templates; all URLs are plain."""
 
     crawl: str
-    host: str
-    """Several captures of it, of a subdomain, and of one of its ports."""
-    url: str
-    """One capture, with all fields that a page can have."""
-    often: str
-    """More captures than any other."""
-    mixed: str
-    """In more than one subset."""
-    redirected: str
-    truncated: str
-    without_language: str
-    """A capture without a language."""
-    argued: str
-    """With arguments."""
-    directory: str
-    """Several captures begin so; with a slash at its end."""
-    tld: str
-    capture: Capture
-    """The capture of ``url``."""
-    moments: tuple[str, str, str]
-    """Quartiles of the times of captures of the host."""
-    mime: str
-    """Of some captures of the host."""
-    status: str
-    """Of some captures of the host."""
+    values: dict[str, Any]
 
     def fill(self, template: str) -> str:
-        """Fill in a template; ``{name}`` is an attribute, percent-encoded."""
-        names = {name: quote(str(getattr(self, name)), safe="") for name in self.__slots__}
-        capture = {name.replace("-", "_"): quote(value, safe="") for name, value in self.capture.fields.items()}
-        return template.format(**names, nowhere=NOWHERE, early=self.moments[0], late=self.moments[2], the=capture)
+        """Fill in a template, with values that are percent-encoded."""
+        return template.format_map(self.values)
 
 
 def known_of(crawl: str, oracle: Oracle) -> Known:
@@ -78,23 +53,26 @@ def known_of(crawl: str, oracle: Oracle) -> Known:
     def subsets(capture: Capture) -> int:
         return len({each.fields["filename"].split("/")[-2] for each in by_key[capture.key]})
 
-    return Known(
-        crawl=crawl,
-        host=host,
-        url=once.fields["url"],
-        often=max(plain, key=lambda capture: len(by_key[capture.key])).fields["url"],
-        mixed=max(plain, key=lambda capture: (subsets(capture), -len(by_key[capture.key]))).fields["url"],
-        redirected=first(lambda capture: "redirect" in capture.fields),
-        truncated=first(lambda capture: "truncated" in capture.fields),
-        without_language=first(lambda capture: "languages" not in capture.fields),
-        argued=first(lambda capture: "?" in capture.key and "&" not in capture.key),
-        directory=Counter(found[0] for found in folders if found).most_common(1)[0][0],
-        tld=tld,
-        capture=once,
-        moments=(moments[len(moments) // 4], moments[len(moments) // 2], moments[len(moments) * 3 // 4]),
-        mime=second("mime"),
-        status=second("status"),
-    )
+    values = {
+        "nowhere": NOWHERE,
+        "host": host,  # with several captures, also of a subdomain and of a port
+        "url": once.fields["url"],  # one capture, with all fields that a page can have
+        "often": max(plain, key=lambda capture: len(by_key[capture.key])).fields["url"],
+        "mixed": max(plain, key=lambda capture: (subsets(capture), -len(by_key[capture.key]))).fields["url"],
+        "redirected": first(lambda capture: "redirect" in capture.fields),
+        "truncated": first(lambda capture: "truncated" in capture.fields),
+        "without_language": first(lambda capture: "languages" not in capture.fields),
+        "argued": first(lambda capture: "?" in capture.key and "&" not in capture.key),
+        "directory": Counter(found[0] for found in folders if found).most_common(1)[0][0],
+        "tld": tld,
+        "early": moments[len(moments) // 4],
+        "late": moments[len(moments) * 3 // 4],
+        "mime": second("mime"),
+        "status": second("status"),
+    }
+    quoted: dict[str, Any] = {name: quote(value, safe="") for name, value in values.items()}
+    the = {name: quote(value, safe="") for name, value in once.fields.items()}
+    return Known(crawl, {"crawl": crawl, "the": the, **quoted})
 
 
 def oracle_of(mirror: Path, crawl: str) -> Oracle:

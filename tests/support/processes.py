@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
 
 @contextmanager
 def run_script(path: Path, script: str) -> Iterator[subprocess.Popen[str]]:
@@ -28,20 +30,11 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def children() -> set[int]:
-    """The processes that this one started and that did not end yet."""
-    if Path("/proc/self/status").exists():
-        found = set()
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                state, parent = (folder / "stat").read_text().rpartition(") ")[2].split()[:2]
-            except OSError:  # ended meanwhile
-                continue
-            if int(parent) == os.getpid() and state != "Z":
-                found.add(int(folder.name))
-        return found
-    listed = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, text=True, check=False)
-    return set(map(int, listed.stdout.split()))
+def children(parent: int = 0, word: str = "") -> set[int]:
+    """Return the running processes that this one, or another one, has started, with a word in their commands."""
+    found = [each.info for each in psutil.process_iter(["pid", "ppid", "status", "cmdline"])]
+    running = [each for each in found if each["ppid"] == (parent or os.getpid()) and each["status"] != "zombie"]
+    return {each["pid"] for each in running if word in " ".join(each["cmdline"] or ())}
 
 
 def handles_sigterm(pid: int) -> bool:

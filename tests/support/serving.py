@@ -27,6 +27,8 @@ class Answer:
     headers: Mapping[str, str]
     """By name in lower case."""
     body: bytes
+    pairs: list[tuple[str, str]]
+    """All headers in order."""
 
     @property
     def text(self) -> str:
@@ -89,8 +91,8 @@ def get(address: str, target: str = "/", *, method: str = "GET", **headers: str)
     try:
         connection.request(method, target, headers={name.replace("_", "-"): text for name, text in headers.items()})
         response = connection.getresponse()
-        found = {name.lower(): text for name, text in response.getheaders()}
-        return Answer(response.status, found, response.read())
+        pairs = response.getheaders()
+        return Answer(response.status, {name.lower(): text for name, text in pairs}, response.read(), pairs)
     finally:
         connection.close()
 

@@ -86,6 +86,10 @@ def files_of(place: Path) -> dict[str, SnapshotFile]:
     return unpack_manifest((place / MANIFEST).read_bytes(), str(place))
 
 
+def footers_of(place: Path, file: SnapshotFile) -> int:
+    return sum(not row.key.startswith("crawl-data/") for row in read_rows(place / file.name))
+
+
 def read_rows(path: Path) -> list[Entry]:
     return [*read_entries(path)]
 

@@ -26,6 +26,8 @@ from tempfile import TemporaryFile, mkdtemp
 from typing import NoReturn, Self
 from zlib import crc32
 
+import psutil
+
 from tests.support import canaries
 
 IMPORTED = ["aiohttp", "filelock", "pandas", "pyarrow.parquet", "rich.cells"]
@@ -38,8 +40,6 @@ OF_COMMANDS = {
 }
 """Packages and modules that only one command needs, and that take long to import."""
 ROOT = Path(__file__).parents[2]
-_LAST = 2.0
-"""Seconds without a connection after which the process ends."""
 
 
 class Forked:
@@ -64,20 +64,18 @@ class Forked:
         here; ``preload`` is a library for LD_PRELOAD.
         """
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
-        self._status, status_end = socket.socketpair()
         requested = json.dumps([list(words), dict(environment), str(folder)]).encode()
-        parent = _parent(preload)
+        self._status = _connect(preload)
         streams = [out_end, out_end if in_one else err_end] if terminal is None else [terminal, terminal]
         with TemporaryFile() if isinstance(given, bytes) else open(given, "rb") as input_:  # noqa: PTH123
             if isinstance(given, bytes):
                 input_.write(given)
                 input_.seek(0)
-            ends = [terminal if keyboard and terminal else input_.fileno(), *streams, status_end.fileno()]
-            socket.send_fds(parent, [len(requested).to_bytes(4, "little")], ends)
-        parent.sendall(requested)
+            ends = [terminal if keyboard and terminal else input_.fileno(), *streams]
+            socket.send_fds(self._status, [len(requested).to_bytes(4, "little")], ends)
+        self._status.sendall(requested)
         os.close(out_end)
         os.close(err_end)
-        status_end.close()
         self.args = list(words)
         self.stdout, self.stderr = open(out, "rb"), open(err, "rb")  # noqa: PTH123, SIM115 - closed by __exit__
         self.returncode: int | None = None
@@ -138,14 +136,13 @@ class Forked:
             each.close()
 
 
-@cache
-def _parent(preload: str) -> socket.socket:
-    """Return a connection to the process that forks commands, which all processes of a run of tests share.
+def _connect(preload: str) -> socket.socket:
+    """Connect to the process that forks commands, which all processes of a run of tests share.
 
     The first of them starts it: where no other process can have the same name, it is free.
     """
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone {os.getpid()}")
-    name = f"\0catalogue {run} {crc32(preload.encode())}" if sys.platform == "linux" else f"{mkdtemp()}/warm"
+    name = f"\0catalogue {run} {crc32(preload.encode())}" if sys.platform == "linux" else _path(preload)
     while True:
         with socket.socket(socket.AF_UNIX) as listener, suppress(OSError):
             listener.bind(name)
@@ -153,72 +150,72 @@ def _parent(preload: str) -> socket.socket:
             _start(listener, preload)
         ours = socket.socket(socket.AF_UNIX)
         if not ours.connect_ex(name):
-            atexit.register(ours.close)
             return ours
         ours.close()  # another process does not listen yet, or no longer
 
 
+@cache
+def _path(_: str) -> str:
+    return f"{mkdtemp()}/warm"
+
+
 def _start(listener: socket.socket, preload: str) -> None:
     remaining = {name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ}
+    owner = os.getppid() if "PYTEST_XDIST_TESTRUNUID" in os.environ else os.getpid()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.warm", str(listener.fileno())],
+        [sys.executable, "-m", "tests.support.warm", str(listener.fileno()), str(owner)],
         env=remaining | {"PYTHONWARNINGS": "error"} | ({"LD_PRELOAD": preload} if preload else {}),
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=[listener.fileno()],
     )
-    atexit.register(process.wait)  # called after the connection is closed
+    atexit.register(process.poll)  # it ends later, and a Popen without a reference would warn
 
 
-def main(listener: socket.socket) -> None:
-    """Fork commands until all connections are closed."""
+def main(listener: socket.socket, owner: int) -> None:
+    """Fork commands until the process that runs all tests has ended."""
     _import_everything()
-    clients = [listener.accept()[0]]
     # A test finds the marks in the output of its command.
     canaries.watch(lambda text: os.write(2, text.encode()))
     canaries.stay_at_home(lambda text: os.write(2, text.encode()))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # each command sets its own handler
-    reports: dict[int, int] = {}
-    """Where to write the exit status of each process."""
-    ended, wake = socket.socketpair()
-    with ended, wake:
-        wake.settimeout(0)
-        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        while True:
-            ready = select.select([listener, *clients, ended], [], [], None if clients else _LAST)[0]
-            if not ready:
-                return
-            if ended in ready:
-                ended.recv(4096)
-                _report(reports)
-            if listener in ready:
-                clients.append(listener.accept()[0])
-            requested = next((each for each in clients if each in ready), None)
-            if requested is None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes below
+    listener.settimeout(1)
+    while True:
+        try:
+            client, _ = listener.accept()
+        except TimeoutError:
+            if psutil.pid_exists(owner):
                 continue
-            length, ends, *_ = socket.recv_fds(requested, 4, 4)
-            if not length:
-                clients.remove(requested)
-                requested.close()
-                continue
-            words, environment, folder = json.loads(
-                requested.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL)
-            )
-            *streams, reported = ends
-            _import_for(words)
-            if number := _fork():
-                reports[number] = reported
-                _write(reported, number)
-                for end in streams:
-                    os.close(end)
-                continue
-            signal.set_wakeup_fd(-1)
+            return
+        length, streams, *_ = socket.recv_fds(client, 4, 3)
+        words, environment, folder = json.loads(client.recv(int.from_bytes(length, "little"), socket.MSG_WAITALL))
+        _import_for(words)
+        if not _fork():
+            listener.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for end in (reported, *reports.values(), *(each.detach() for each in (listener, *clients, ended, wake))):
-                os.close(end)
-            _become(words, environment, folder, streams)
+            _run(client, words, environment, folder, streams)
+        client.close()
+        for end in streams:
+            os.close(end)
+
+
+def _run(
+    client: socket.socket, words: list[str], environment: dict[str, str], folder: str, streams: list[int]
+) -> NoReturn:
+    """Fork a command; report its number, and its exit status when it has ended."""
+    number = _fork()
+    if not number:
+        client.close()
+        _become(words, environment, folder, streams)
+    for end in streams:
+        os.close(end)
+    with suppress(BrokenPipeError):  # the client has ended
+        client.sendall(number.to_bytes(4, "little", signed=True))
+        status = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+        client.sendall(status.to_bytes(4, "little", signed=True))
+    os._exit(0)
 
 
 def _import_everything() -> None:
@@ -253,21 +250,6 @@ def _fork() -> int:
         return os.fork()
 
 
-def _report(reports: dict[int, int]) -> None:
-    while reports:
-        number, status = os.waitpid(-1, os.WNOHANG)
-        if not number:
-            return
-        reported = reports.pop(number)
-        _write(reported, os.waitstatus_to_exitcode(status))
-        os.close(reported)
-
-
-def _write(reported: int, number: int) -> None:
-    with suppress(BrokenPipeError):  # the client has ended
-        os.write(reported, number.to_bytes(4, "little", signed=True))
-
-
 def _become(words: list[str], environment: dict[str, str], folder: str, streams: list[int]) -> NoReturn:
     for number, end in enumerate(streams):
         os.dup2(end, number)
@@ -293,4 +275,4 @@ def _become(words: list[str], environment: dict[str, str], folder: str, streams:
 
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as given:
-        main(given)
+        main(given, int(sys.argv[2]))
