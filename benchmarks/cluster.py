@@ -16,7 +16,7 @@ from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
 from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor, predict_from
 from catalogue.cdx.usual_shares import PAGES
 from catalogue.source.folder import FolderSource
-from catalogue.source.rate_limit import Limiter, Policy, SystemClock
+from catalogue.source.rate_limit import Clock, Limiter, Policy
 from catalogue.source.retry import PoliteSource
 from catalogue.surt import exact_interval
 
@@ -113,7 +113,7 @@ def search_costs(folder: FolderSource, blocks: BlockList, predict: Predictor, se
     """Yield requests, bytes, and bytes with the block, of a search for a seeded key and of a second one after it."""
     rng = Random(1)
     for _ in range(searches):
-        source = PoliteSource(folder, Limiter(Policy(), clock=SystemClock()))
+        source = PoliteSource(folder, Limiter(Policy(), clock=Clock()))
         search = ClusterSearch(source, CRAWL, predict=predict)
         cost = []
         for _ in range(2):

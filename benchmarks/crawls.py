@@ -19,8 +19,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.crawls import PATH_COLUMNS
-from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
+from catalogue.commoncrawl.crawls import COLLINFO, PATH_COLUMNS
+from catalogue.commoncrawl.datasets import manifest_path
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo.pages import Row, Segment, captures, made_up_urls
 from catalogue.parquet.model import TRAILER

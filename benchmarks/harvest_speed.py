@@ -17,7 +17,7 @@ from benchmarks.crawls import CRAWL, make_template, write_crawl
 from benchmarks.processes import Cost, Counted, Failed, Server, run, serving, wait_for_quiet
 from benchmarks.report import say, table
 from benchmarks.summary import Measurement, Result
-from catalogue.commoncrawl.manifests import manifest_path
+from catalogue.commoncrawl.datasets import manifest_path
 
 LATENCY = 0.03
 RATE_LIMIT = 5

@@ -7,12 +7,13 @@ from tempfile import TemporaryDirectory
 from benchmarks.crawls import crawl_list, domain_in, make_template, manifest, path_of
 from benchmarks.processes import Ran, run, wait_for_quiet
 from benchmarks.report import say, table
-from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
+from catalogue.commoncrawl.crawls import COLLINFO
+from catalogue.commoncrawl.datasets import manifest_path
 from catalogue.session import DATABASE_NAME
 from catalogue.settings import STORE_NAME
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.table_file import TABLES_FOLDER
 
 FILES = 900
 """Files of a crawl."""

@@ -30,7 +30,7 @@ from benchmarks.report import Value, say, table
 from benchmarks.site_crawl import captures_of, choose_sites, make_cluster, make_crawl
 from benchmarks.summary import OURS, Measurement, Missing, Result
 from benchmarks.zipnum import installed, pywb
-from catalogue.commoncrawl.manifests import manifest_path
+from catalogue.commoncrawl.datasets import manifest_path
 
 FILES, RUNS = 300, 3
 

@@ -6,9 +6,8 @@ from functools import cache, partial
 
 from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
-from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
+from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR, Crawl
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import CatalogueError, QueryError, UncoveredColumns
 from catalogue.formatting import join_first
 from catalogue.plan.cdx_index import CdxIndex, uncovered_columns

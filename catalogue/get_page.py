@@ -6,8 +6,7 @@ from functools import partial
 from math import inf
 
 from catalogue.commoncrawl.capture import Capture, capture_of
-from catalogue.commoncrawl.crawls import SUBSETS, CrawlWords, newest_first
-from catalogue.commoncrawl.manifests import Crawl
+from catalogue.commoncrawl.crawls import SUBSETS, Crawl, CrawlWords, newest_first
 from catalogue.errors import BadRecord, Forbidden, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable

@@ -14,22 +14,24 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.crawls import (
+    COLLINFO,
     STORED,
     SUBSETS,
+    Crawl,
     CrawlWords,
     check_crawl_name,
     has_columnar_index,
     may_be_unlisted,
     newest_first,
     no_columnar_index,
+    parse_collinfo,
     parse_crawl_words,
     plain_names,
     select_crawls,
     select_subsets,
     suggest_crawl,
 )
-from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.manifests import COLLINFO, Crawl, manifest_path, parse_collinfo, parse_manifest
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, manifest_path, parse_manifest
 from catalogue.errors import FormatError, NotFound, NotHarvested, NothingStored, QueryError, SourceError, UnknownCrawl
 from catalogue.formatting import plural, several
 from catalogue.session import Session

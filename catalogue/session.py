@@ -22,14 +22,14 @@ from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.observe import Observer, RequestLimit
 from catalogue.source.open import open_source
 from catalogue.source.parallel import RequestThreads
-from catalogue.source.rate_limit import Clock, SystemClock
+from catalogue.source.rate_limit import Clock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 from catalogue.source.shared_requests import SharedSource
 from catalogue.store.database import Store
 from catalogue.store.locks import remote_kind
 from catalogue.store.schema import unwritable
 from catalogue.store.stored_lists import load_dataset, undefined_dataset
-from catalogue.tables.tables_state import TABLES_FOLDER, copied_folder, fresh_state
+from catalogue.tables.table_file import TABLES_FOLDER, copied_folder, fresh_state
 
 if TYPE_CHECKING:
     import duckdb
@@ -63,7 +63,7 @@ class Session:
         executor: Executor | None = None,
         notify: Callable[[str], None] | None = None,
         max_wait: float = math.inf,
-        clock: Callable[[], Clock] = SystemClock,
+        clock: Callable[[], Clock] = Clock,
         bars: Bars | None = None,
         observer: Observer | None = None,
         limit: RequestLimit | None = None,

@@ -11,7 +11,7 @@ from catalogue.settings import STORE_NAME, load_settings
 from catalogue.source.open import open_source
 from catalogue.store.database import Store
 from catalogue.tables.make_table import FooterRows
-from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.table_file import TABLES_FOLDER
 from catalogue.tables.update_tables import update_tables
 
 

@@ -55,7 +55,7 @@ class Block:
         if not data.endswith(b"\n"):
             raise self.error("the last line does not end" if data else "it is empty")
         self._starts, plain = line_starts(data)
-        lines = pa.Array.from_buffers(pa.binary(), len(self), [None, pa.py_buffer(self._starts), pa.py_buffer(data)])
+        lines = self._lines = line_array(self._starts, data)
         if not (plain and pc.all(pc.less_equal(lines[:-1], lines[1:]), min_count=0).as_py()):
             self._check_keys()
         if self.key(len(self) - 1) >= END:
@@ -108,10 +108,7 @@ class Block:
                 yield FoundLines(self.path, self.offset, start + 1, found)
 
     def _find_all(self, intervals: KeyIntervals) -> Iterator[FoundLines]:
-        lines = pa.Array.from_buffers(
-            pa.binary(), len(self), [None, pa.py_buffer(self._starts), pa.py_buffer(self._data)]
-        )
-        parts = pc.split_pattern(lines, b" ", max_splits=1)
+        parts = pc.split_pattern(self._lines, b" ", max_splits=1)
         chosen = intervals.mask(parts.flatten().take(parts.offsets[:-1]))
         edges = np.flatnonzero(np.diff(np.concatenate([[False], booleans(chosen), [False]]).astype(np.int8)))
         for start, end in edges.reshape(-1, 2).tolist():
@@ -136,6 +133,10 @@ def line_starts(data: bytes) -> tuple[np.ndarray, bool]:
         plain = plain and bool(breaks.all())
         starts.append((ends[breaks] + (at + 1)).astype(np.int32))
     return np.concatenate(starts), plain
+
+
+def line_array(starts: np.ndarray, data: bytes) -> pa.BinaryArray:
+    return pa.Array.from_buffers(pa.binary(), len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(data)])
 
 
 def block_error(path: str, offset: int, what: str, line: int | None = None) -> BadCdx:

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from catalogue.cdx.cluster import BlockList, key_of, list_path, parse_blocks
 from catalogue.errors import BadCdx
-from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.source.byte_ranges import ByteRange, FileVersion, without
 from catalogue.surt import END
 
 _LEAST_LINE = len(b"a 20220101000000\tcdx-00000.gz\t0\t1\t1\n")
@@ -155,13 +155,7 @@ class KnownLines:
         )
 
     def missing(self, part: ByteRange) -> list[ByteRange]:
-        found, at = [], part.start
-        for fragment in self._fragments:
-            if fragment.end > at and fragment.start < part.end:
-                if at < fragment.start:
-                    found.append(ByteRange(at, fragment.start))
-                at = fragment.end
-        return [*found, ByteRange(at, part.end)] if at < part.end else found
+        return without([part], (ByteRange(each.start, each.end) for each in self))
 
     def list(self, start: int, end: int) -> BlockList:
         """Return the blocks of known lines between two offsets, with the lines before and after them."""

@@ -56,9 +56,6 @@ class SearchCost(NamedTuple):
     requests: int
     bytes: int
 
-    def __add__(self, other: "SearchCost") -> "SearchCost":  # type: ignore[override]
-        return SearchCost(self.requests + other.requests, self.bytes + other.bytes)
-
 
 START = SearchCost(3, 30_000)
 """Cost of the list's end, and of the extra reads for a first key."""

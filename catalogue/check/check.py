@@ -30,7 +30,7 @@ from catalogue.store.stored_lists import (
     manifests,
     open_list,
 )
-from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.table_file import TABLES_FOLDER
 from catalogue.tables.update_tables import damaged_tables, remake_tables
 
 _RECOVERY = "see the troubleshooting page: sqlite3 .recover, or harvest into another data folder"

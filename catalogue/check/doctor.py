@@ -17,9 +17,15 @@ from pathlib import Path
 from types import FunctionType
 from typing import ClassVar
 
-from catalogue.commoncrawl.crawls import check_crawl_name, has_columnar_index, newest_first, suggest_crawl
-from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.manifests import COLLINFO, IndexFile, manifest_path, parse_collinfo, parse_manifest
+from catalogue.commoncrawl.crawls import (
+    COLLINFO,
+    check_crawl_name,
+    has_columnar_index,
+    newest_first,
+    parse_collinfo,
+    suggest_crawl,
+)
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, IndexFile, manifest_path, parse_manifest
 from catalogue.errors import (
     CatalogueError,
     FormatError,

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from catalogue.atomic_files import named, open_file, whole_file
-from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.errors import BadReceipt, FileChanged, NotFound, QueryError, RangeIgnored, WrongRange
 from catalogue.formatting import ReprMixin, plural, printable, size, to_json
 from catalogue.progress import Progress

@@ -1,11 +1,15 @@
-"""Names of crawls, of their indexes and columns, and the words that select crawls."""
+"""Names of crawls, of their indexes and columns, the words that select crawls, and the list of crawls."""
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeAlias
 
-from catalogue.errors import QueryError, UnknownCrawl
-from catalogue.formatting import closest_name, comma_separated
+from catalogue.errors import BadManifest, QueryError, UnknownCrawl
+from catalogue.formatting import closest_name, comma_separated, in_utc
 
 COLUMNAR, CDX = "columnar", "cdx"
 INDEXES = (COLUMNAR, CDX)
@@ -27,6 +31,10 @@ CrawlWords: TypeAlias = str | int | Iterable[str | int]
 CRAWL_NAME = r"CC-[A-Z]{2,20}-[0-9]{4}(?:-[0-9]{2,4})?(?:-(?!index)[a-z][a-z0-9]{0,15})?"
 """Matches ``CC-MAIN-2022-05``, ``CC-MAIN-2009-2010``, ``CC-SUPPLEMENTAL-2026-22``, ``CC-MAIN-2026-22-bis``."""
 
+COLLINFO = "collinfo.json"
+"""Path of the list of crawls."""
+_MARGIN = 31 * 24 * 60 * 60 * 1000
+"""Milliseconds by which a crawl may have been fetched outside of its listed times."""
 _NAME = re.compile(CRAWL_NAME)
 _LIST_CALL = "crawls()"
 _WEEK = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})[^0-9]{0,2}([0-9]{1,2})(?![0-9])")
@@ -195,3 +203,44 @@ def _age(crawl: str) -> tuple[str, str]:
         return ("", crawl)
     year, _, rest = crawl.split("-", 2)[2].partition("-")
     return (year, rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Crawl:
+    """One crawl of ``collinfo.json``; times are UTC and may be missing."""
+
+    id: str
+    name: str = ""
+    first_fetch: datetime | None = None
+    last_fetch: datetime | None = None
+
+    def may_have(self, earliest: int | None, latest: int | None) -> bool:
+        """Return whether captures may be between two times, in milliseconds; listed times are trusted to a month."""
+        if not self.first_fetch or not self.last_fetch or self.first_fetch > self.last_fetch:
+            return True
+        first, last = (round(time.timestamp() * 1000) for time in (self.first_fetch, self.last_fetch))
+        return (earliest is None or last + _MARGIN >= earliest) and (latest is None or first - _MARGIN < latest)
+
+
+def parse_collinfo(data: bytes) -> list[Crawl]:
+    """Return the crawls of a ``collinfo.json``, newest first; items of another form are skipped."""
+    try:
+        items = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadManifest(f"the list of crawls is not JSON ({error}); try again") from error
+    crawls = {
+        item["id"]: Crawl(item["id"], str(item.get("name") or ""), _time(item.get("from")), _time(item.get("to")))
+        for item in (items if isinstance(items, list) else [])
+        if isinstance(item, dict) and isinstance(item.get("id"), str) and _NAME.fullmatch(item["id"])
+    }
+    if not crawls:
+        raise BadManifest("the list of crawls lists no crawl")
+    return [crawls[name] for name in newest_first(crawls)]
+
+
+def _time(text: object) -> datetime | None:
+    if not isinstance(text, str):
+        return None
+    with suppress(ValueError):
+        return in_utc(datetime.fromisoformat(text))
+    return None

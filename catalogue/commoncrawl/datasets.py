@@ -1,4 +1,7 @@
-"""Datasets: sets of Parquet files sorted by one text column. Common Crawl's index is the default."""
+"""Datasets: sets of Parquet files sorted by one text column, such as Common Crawl's index; and lists of these files.
+
+Lists come from outside: names and paths are accepted only in known forms.
+"""
 
 import json
 import re
@@ -7,9 +10,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from catalogue.commoncrawl.crawls import SUBSETS, parse_crawl_words, plain_names, select_crawls
-from catalogue.commoncrawl.gzip_members import inflate_list
-from catalogue.commoncrawl.manifests import FOLDER, IndexFile, index_file
+from catalogue.commoncrawl.crawls import (
+    CRAWL_NAME,
+    SUBSETS,
+    check_crawl_name,
+    parse_crawl_words,
+    plain_names,
+    select_crawls,
+)
+from catalogue.commoncrawl.gzip_members import inflate, inflate_list
 from catalogue.errors import BadManifest, FormatError, QueryError, UnknownCrawl
 from catalogue.formatting import without_secrets
 from catalogue.surt import Keys
@@ -17,6 +26,7 @@ from catalogue.surt import Keys
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MANIFEST_NAME = "cc-index-table.paths.gz"
 DATASET_DOCUMENT = "table.json"
 PATHS_DOCUMENT = "table.paths"
 """Name of the stored document with the paths of its files, if they were given one by one."""
@@ -29,6 +39,30 @@ _LONGEST_PATH = 1024
 """Bytes of a key of S3."""
 _PART = re.compile(r"(?:^|/)(crawl|subset)=([A-Za-z0-9][A-Za-z0-9._-]*)(?=/)")
 _GZIP = b"\x1f\x8b"
+_INDEX_PATH = re.compile(
+    rf"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){{0,8}}crawl=({CRAWL_NAME})/subset=([a-z0-9]+)/"
+    r"([A-Za-z0-9][A-Za-z0-9._+-]*\.parquet)"
+)
+_MANIFEST_PATH = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){1,12}[A-Za-z0-9][A-Za-z0-9._+-]*\.paths\.gz")
+_FOLDER = re.compile(r"(?:^|/)([^/=]+)=([^/]*)(?=/)")
+"""A folder ``name=value``, as Hive and Spark write the values of a column."""
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class IndexFile:
+    """One Parquet file of the index; ``path`` is relative to the source."""
+
+    path: str
+    crawl: str
+    subset: str
+
+    def folder_value(self, name: str) -> str | None:
+        """Return the value of a column in the folders ``name=value`` of the path; None for Hive's name of null."""
+        if name in {"crawl", "subset"}:
+            return str(getattr(self, name))
+        value = unquote(dict(_FOLDER.findall(self.path))[name])
+        return None if value == _HIVE_NULL else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +216,7 @@ def path_columns(paths: Iterable[str]) -> tuple[str, ...]:
 def _columns_of(path: str) -> Iterator[str]:
     yield from (name for name, _ in _PART.findall(path))
     yield from (
-        name for name, _ in FOLDER.findall(path) if name not in COMMON_CRAWL.path_columns and _COLUMN.fullmatch(name)
+        name for name, _ in _FOLDER.findall(path) if name not in COMMON_CRAWL.path_columns and _COLUMN.fullmatch(name)
     )
 
 
@@ -191,3 +225,39 @@ def group_by_crawl(files: Iterable[IndexFile]) -> dict[str, list[IndexFile]]:
     for file in files:
         found.setdefault(file.crawl, []).append(file)
     return found
+
+
+def manifest_path(crawl: str) -> str:
+    return f"crawl-data/{check_crawl_name(crawl)}/{MANIFEST_NAME}"
+
+
+def is_manifest_path(text: str) -> bool:
+    return bool(_MANIFEST_PATH.fullmatch(text))
+
+
+def index_file(path: str) -> IndexFile | None:
+    """Parse the path of an index file; return None for any other text."""
+    matched = _INDEX_PATH.fullmatch(path)
+    return IndexFile(path, matched[1], matched[2]) if matched else None
+
+
+def parse_manifest(crawl: str | None, data: bytes) -> list[IndexFile]:
+    """Return the index files of a manifest (gzip text, one path a line), each once, in its order.
+
+    Other lines are skipped: since 2026 manifests contain a directory. A manifest that was named by its path, for which
+    ``crawl`` is None, must be of one crawl.
+
+    Raises:
+        BadManifest: if the data is not such a text, or has no index file.
+    """
+    label = f"of {crawl} " if crawl else ""
+    try:
+        lines = inflate(data).decode("ascii").splitlines()
+    except (BadManifest, UnicodeDecodeError) as error:
+        raise BadManifest(f"cannot read the manifest {label}({error}); try again, or report it") from error
+    files = [file for line in lines if (file := index_file(line.strip())) and crawl in {None, file.crawl}]
+    crawls = {file.crawl for file in files}
+    if len(crawls) != 1:
+        content = f"files of {len(crawls)} crawls" if crawls else "no index file"
+        raise BadManifest(f"the manifest {label}lists {content}")
+    return list(dict.fromkeys(files))

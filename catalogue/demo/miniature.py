@@ -34,8 +34,8 @@ import pyarrow.parquet as pq
 
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.lines import lines_of
-from catalogue.commoncrawl.crawls import KEY_COLUMN, PATH_COLUMNS
-from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
+from catalogue.commoncrawl.crawls import COLLINFO, KEY_COLUMN, PATH_COLUMNS
+from catalogue.commoncrawl.datasets import manifest_path
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import pages
 from catalogue.demo.pages import TRAPS, Row, Segment, captures, made_up_urls, write_warc

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from catalogue.commoncrawl.crawls import KEY_COLUMN, PATH_COLUMNS, newest_first
-from catalogue.commoncrawl.manifests import index_file
+from catalogue.commoncrawl.datasets import index_file
 from catalogue.export.ducklake_tables import (
     AUTHOR,
     NAIVE,

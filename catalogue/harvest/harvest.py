@@ -10,8 +10,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from catalogue.commoncrawl.crawls import CDX, COLUMNAR, has_columnar_index, no_columnar_index, suggest_crawl
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, parse_path_list
-from catalogue.commoncrawl.manifests import IndexFile, is_manifest_path, manifest_path, parse_manifest
+from catalogue.commoncrawl.datasets import (
+    COMMON_CRAWL,
+    Dataset,
+    IndexFile,
+    is_manifest_path,
+    manifest_path,
+    parse_manifest,
+    parse_path_list,
+)
 from catalogue.errors import OF_ONE_FILE, NotFound, SourceUnavailable, UnknownCrawl
 from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_ranges

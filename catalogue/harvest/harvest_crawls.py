@@ -17,8 +17,7 @@ from catalogue.commoncrawl.crawls import (
     select_crawls,
     select_subsets,
 )
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, parse_path_list, path_columns
-from catalogue.commoncrawl.manifests import manifest_path
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, manifest_path, parse_path_list, path_columns
 from catalogue.errors import CatalogueError, FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.formatting import ReprMixin, format_cost, plural, several
 from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resolve_manifest_paths
@@ -38,7 +37,7 @@ from catalogue.store.stored_lists import (
 )
 from catalogue.surt import Keys
 from catalogue.tables.make_table import FooterRows
-from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.table_file import TABLES_FOLDER
 
 BOTH = "both"
 HARVESTED_INDEXES = (*INDEXES, BOTH)

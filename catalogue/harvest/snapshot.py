@@ -26,8 +26,7 @@ from typing import NamedTuple
 from catalogue.atomic_files import create, named
 from catalogue.check.compare_files import compare_file, written_indexes
 from catalogue.commoncrawl.crawls import CrawlWords, check_crawl_name, newest_first, select_crawls
-from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.manifests import index_file, manifest_path, parse_manifest
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, index_file, manifest_path, parse_manifest
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged, UnknownCrawl
 from catalogue.formatting import ReprMixin, join_first, plural, several
 from catalogue.harvest.harvest_crawls import update_tables

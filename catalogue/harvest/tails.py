@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Lock
 
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, IndexFile
 from catalogue.errors import BadFooter, FormatError
 from catalogue.parquet.footer import USUAL_TAIL, decode_footer, examine_footer, footer_length
 from catalogue.parquet.model import TRAILER, Footer, RowGroup

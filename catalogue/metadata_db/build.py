@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from catalogue.atomic_files import create
-from catalogue.commoncrawl.crawls import has_columnar_index
+from catalogue.commoncrawl.crawls import COLLINFO, has_columnar_index, parse_collinfo
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.commoncrawl.manifests import COLLINFO, parse_collinfo
 from catalogue.errors import BadPageIndex, StoreDamaged
 from catalogue.metadata_db.connection import queries_folder, statement
 from catalogue.parquet.model import Bounds, ColumnChunk, kind_of
@@ -25,8 +24,7 @@ from catalogue.store.schema import row_group_of
 from catalogue.store.stored_lists import LISTS, crawls_with_blocks, list_file
 from catalogue.surt import MACROS, Keys, text_from
 from catalogue.tables.make_table import greatest_text
-from catalogue.tables.table_schema import decode_columns
-from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.table_file import TABLES_FOLDER, decode_columns
 
 if TYPE_CHECKING:
     from catalogue.tables.crawl_table import FileMetadata

@@ -21,7 +21,7 @@ from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import crawls_with_blocks
 from catalogue.surt import MACROS
-from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.table_file import TABLES_FOLDER
 
 STORAGE_VERSION = "v1.1.0"
 _LAYOUT = "16"

@@ -17,6 +17,7 @@ from catalogue.cdx.list_search import (
     USUAL,
     ClusterSearch,
     Predictor,
+    SearchCost,
     predict_from,
 )
 from catalogue.commoncrawl.crawls import (
@@ -87,12 +88,12 @@ def estimate_search(
     """
     by_row_groups = predictor.size is not None
     later = SEARCH_BY_ROW_GROUPS if by_row_groups else NEXT_SEARCH if predictor.rough else PREDICTED_SEARCH
-    first = later if is_begun or by_row_groups else START + later
+    begin = SearchCost(0, 0) if is_begun or by_row_groups else START
     size = predictor.size if list_size is None else list_size
     shares = _shares(unknown, predictor)
     searches = _distant(shares, PROBE / (size or _USUAL_SIZE))
-    requests = first.requests + (searches - 1) * later.requests
-    received = first.bytes + (searches - 1) * later.bytes
+    requests = begin.requests + searches * later.requests
+    received = begin.bytes + searches * later.bytes
     if list_size is not None:
         pieces = -(-max(0, list_size - PROBE) // COMPLETE_GAP)  # one request reads all of a piece
         requests = min(requests, 1 + pieces, searches * (1 + pieces.bit_length()))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.formatting import duration, plural, size
 from catalogue.parquet.model import Bounds, ColumnChunk
 from catalogue.parquet.page_index import ColumnIndex, OffsetIndex

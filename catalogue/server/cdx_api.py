@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from catalogue.cdx.lines import write_lines
-from catalogue.commoncrawl.manifests import Crawl
+from catalogue.commoncrawl.crawls import Crawl
 from catalogue.errors import NotHarvested
 from catalogue.server.cdx_paging import ResultPage
 from catalogue.server.cdx_request import CdxRequest, parse_query, parse_request

@@ -8,8 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from threading import Lock, RLock
 
-from catalogue.commoncrawl.crawls import closest_crawl, has_columnar_index, newest_first
-from catalogue.commoncrawl.manifests import Crawl
+from catalogue.commoncrawl.crawls import Crawl, closest_crawl, has_columnar_index, newest_first
 from catalogue.errors import (
     Busy,
     CatalogueError,

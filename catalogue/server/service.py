@@ -17,7 +17,7 @@ from catalogue.server.memory import MEMORY, Memory
 from catalogue.server.monitoring import Figures, Totals
 from catalogue.session import Session
 from catalogue.settings import Settings
-from catalogue.source.rate_limit import Clock, SystemClock
+from catalogue.source.rate_limit import Clock
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Service:
         memory: int = MEMORY,
         figures: Figures | None = None,
         notify: Callable[[str], None] = lambda _: None,
-        clock: Callable[[], Clock] = SystemClock,
+        clock: Callable[[], Clock] = Clock,
     ) -> None:
         """Open a data folder.
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.source.checks import RequestedRange, Response, Source, is_strong
-from catalogue.source.observe import Observer, RequestObservation
+from catalogue.source.observe import Observer, observed
 from catalogue.source.retry import PoliteSource
 
 _DIGEST_SIZE = 16
@@ -176,14 +176,13 @@ class CachedSource:
         return cached or self._fetch(path, requested, pin)
 
     def _cached(self, path: str, requested: ByteRange, pin: FileVersion) -> Response | None:
-        observation = RequestObservation(self._observer, self.url, path, requested) if self._observer else None
-        body = self.cache.get(self.url, path, pin, requested)
-        if body is None:
-            return None
-        response = Response(body, requested.start, pin.size, pin.etag, last_modified=None, origin=pin.origin)
-        if observation:
-            observation.succeeded(response, cached=True)
-        return response
+        def read() -> Response | None:
+            body = self.cache.get(self.url, path, pin, requested)
+            if body is None:
+                return None
+            return Response(body, requested.start, pin.size, pin.etag, last_modified=None, origin=pin.origin)
+
+        return observed(self._observer, self.url, path, requested, read, cached=True) if self._observer else read()
 
     def _fetch(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
         response = self.inner.get(path, requested, pin=pin)

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from catalogue.errors import CatalogueError, LimitReached
 from catalogue.formatting import plural, size
@@ -27,6 +27,7 @@ _FOLDERS = (("cc-index/collections/", "block"), ("cc-index/", "index file"))
 _SECRET_LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers", "urllib3.connectionpool")
 """Their debug messages contain keys, session tokens and targets of requests."""
 
+_Answer = TypeVar("_Answer", bound=Response | None)
 _reason: ContextVar[str] = ContextVar("reason", default="")
 
 
@@ -80,22 +81,28 @@ def requests_for(reason: str) -> Iterator[None]:
         _reason.reset(token)
 
 
-class RequestObservation:
-    """Reports one request when it has ended."""
-
-    def __init__(self, observer: Observer, source: str, path: str, requested: RequestedRange) -> None:
-        self._observer = observer
-        by_end = (reason for end, reason in _REASONS if path.endswith(end))
-        by_start = (reason for start, reason in _FOLDERS if path.startswith(start))
-        reason = _reason.get() or next(by_end, None) or next(by_start, "record")
-        self._request = (source, path, requested, reason)
-        self._start = perf_counter()
-
-    def succeeded(self, response: Response, *, cached: bool = False) -> None:
-        self._observer(RequestEvent(*self._request, perf_counter() - self._start, response, cached=cached))
-
-    def failed(self, error: CatalogueError) -> None:
-        self._observer(RequestEvent(*self._request, perf_counter() - self._start, error=str(error)))
+def observed(
+    observer: Observer,
+    source: str,
+    path: str,
+    requested: RequestedRange,
+    get: Callable[[], _Answer],
+    *,
+    cached: bool = False,
+) -> _Answer:
+    """Call a function that makes one request, or reads the cache, and report the response or the error."""
+    by_end = (reason for end, reason in _REASONS if path.endswith(end))
+    by_start = (reason for start, reason in _FOLDERS if path.startswith(start))
+    reason = _reason.get() or next(by_end, None) or next(by_start, "record")
+    start = perf_counter()
+    try:
+        response = get()
+    except CatalogueError as error:
+        observer(RequestEvent(source, path, requested, reason, perf_counter() - start, error=str(error)))
+        raise
+    if response is not None:
+        observer(RequestEvent(source, path, requested, reason, perf_counter() - start, response, cached=cached))
+    return response
 
 
 class RequestLimit:

@@ -13,7 +13,7 @@ from catalogue.settings import DEFAULT_SOURCE, Host, Settings, address, install_
 from catalogue.source.checks import Source
 from catalogue.source.folder import FolderSource
 from catalogue.source.observe import Observer, RequestLimit, hide_credentials
-from catalogue.source.rate_limit import COMMON_CRAWL, ELSEWHERE, S3_COMMON_CRAWL, Clock, Limiter, Policy, SystemClock
+from catalogue.source.rate_limit import COMMON_CRAWL, ELSEWHERE, S3_COMMON_CRAWL, Clock, Limiter, Policy
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 
 _ENVIRONMENT = (
@@ -43,7 +43,7 @@ def open_source(
     """
     options = {"notify": notify, "attempts": attempts, "max_wait": max_wait, "observer": observer, "limit": limit}
     hosts = settings.hosts if url == settings.source else ()
-    opened = [_open(host, settings, clock or SystemClock(), options) for host in hosts or (Host("", url),)]
+    opened = [_open(host, settings, clock or Clock(), options) for host in hosts or (Host("", url),)]
     if len(opened) == 1:
         return opened[0]
     from catalogue.source.several_hosts import SeveralHosts  # noqa: PLC0415 - few need it

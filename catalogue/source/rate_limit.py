@@ -4,8 +4,7 @@ Common Crawl serves "a few thousand requests per second, not millions" for all c
 (status.commoncrawl.org). 12 requests per second from one address were blocked after minutes, 7 were not in hours. A
 blocked client gets 403 for every file for some minutes; 503 demands a pause of at least 10 seconds.
 
-The state is in a small file that is changed in place under a lock. Each request changes it twice, so the file stays
-open: a change takes about 10 microseconds.
+The state is in a small file that is changed in place under a lock, twice for each request.
 """
 
 import json
@@ -14,13 +13,13 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from catalogue.errors import Blocked, SourceUnavailable, Throttled
 from catalogue.settings import HOSTS
@@ -80,18 +79,11 @@ _Change: TypeAlias = Callable[[RateLimitState], RateLimitState]
 
 
 class StateFile:
-    """The state of one host in a file, for one thread at a time."""
+    """The state of one host in a file."""
 
     def __init__(self, path: Path, longest_pause: float) -> None:
         self._path = path
         self._longest_pause = longest_pause
-        self._file = -1
-        self._process = os.getpid()
-        self._written: tuple[bytes, RateLimitState] = (b"", RateLimitState())
-        """The content as this process wrote it last, to save parsing it."""
-
-    def __del__(self) -> None:
-        self._close()
 
     def change(self, change: _Change, clock: Callable[[], float]) -> tuple[RateLimitState, RateLimitState]:
         """Change the state; return the one before and the new one.
@@ -102,83 +94,55 @@ class StateFile:
             TimeoutError: if another process holds the lock for too long; it may be suspended.
             OSError: if the file cannot be used.
         """
-        self._open()
-        self._lock()
-        try:
+        with self._locked() as file:
             now = clock()
-            before = self._read(now)
+            before = self._read(file, now)
             after = change(before)
             if after != before:
                 after = after._replace(noted=now)
-                text = json.dumps(after._asdict()).encode().ljust(_SIZE)
-                os.pwrite(self._file, text, 0)
-                self._written = text, after
+                os.pwrite(file, json.dumps(after._asdict()).encode().ljust(_SIZE), 0)
             return before, after
-        finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
 
-    def _open(self) -> None:
-        if self._file >= 0 and self._process == os.getpid() and os.fstat(self._file).st_nlink:
-            return
-        self._close()
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
         if sys.platform == "win32":
             raise OSError("processes do not share rate limits on Windows")
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # A lock belongs to the open file, so a forked process opens its own.
-        self._process = os.getpid()
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-        if not stat.S_ISREG(os.fstat(self._file).st_mode):
-            raise OSError(f"{self._path} is not a file")
-
-    def _close(self) -> None:
-        if self._file >= 0:
-            with suppress(OSError):
-                os.close(self._file)
-            self._file = -1
-
-    def _lock(self) -> None:
-        until = time.monotonic() + _LOCK_SECONDS
-        while True:
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise OSError(f"{self._path} is not a file")
+            _lock(file)
             try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                if time.monotonic() > until:
-                    raise TimeoutError from error
-                time.sleep(_LOCK_POLL_SECONDS)
-            else:
-                return
+                yield file
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked since then has the file open, too
+        finally:
+            os.close(file)
 
-    def _read(self, now: float) -> RateLimitState:
-        text = os.pread(self._file, _SIZE, 0)
-        written, state = self._written
-        if text == written:
-            return state if state.noted <= now else RateLimitState()
+    def _read(self, file: int, now: float) -> RateLimitState:
         with suppress(ValueError, TypeError, RecursionError):
-            state = RateLimitState(**json.loads(text))
+            state = RateLimitState(**json.loads(os.pread(file, _SIZE, 0)))
             if state.is_valid(now, self._longest_pause):
                 return state
         return RateLimitState()
 
 
-class Clock(Protocol):
-    """A clock; in tests, waits take no time."""
-
-    def now(self) -> float:
-        """Return monotonic seconds, the same in all processes of the machine."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait.
-
-        Raises:
-            SourceUnavailable: if ``stop`` interrupts the wait.
-        """
-
-    def stop(self) -> None:
-        """Interrupt current and later waits."""
+def _lock(file: int) -> None:
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                raise TimeoutError from error
+            time.sleep(_LOCK_POLL_SECONDS)
+        else:
+            return
 
 
-class SystemClock:
-    """Seconds since the machine started."""
+class Clock:
+    """Monotonic seconds, the same in all processes of the machine."""
 
     def __init__(self) -> None:
         self._stopped = Event()
@@ -187,10 +151,16 @@ class SystemClock:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
+        """Wait.
+
+        Raises:
+            SourceUnavailable: if ``stop`` interrupts the wait.
+        """
         if self._stopped.wait(max(0.0, seconds)):
             raise SourceUnavailable("the source was closed during a wait")
 
     def stop(self) -> None:
+        """Interrupt current and later waits."""
         self._stopped.set()
 
 
@@ -393,16 +363,11 @@ class Limiter:
         )
 
     def _update(self, change: _Change) -> tuple[RateLimitState, RateLimitState]:
-        """Change the state; return the one before and the new one. Without a usable file, it is not shared."""
+        """Change the state; return the one before and the new one. While the file is not usable, it is not shared."""
         with self._lock:
             if self._file is not None:
-                try:
+                with suppress(OSError):  # the process with the lock may be suspended; the next request tries again
                     before, self._memory = self._file.change(change, self.clock.now)
-                except TimeoutError:  # the process with the lock may be suspended; the next request tries again
-                    pass
-                except OSError:
-                    self._file = None
-                else:
                     return before, self._memory
             before, self._memory = self._memory, change(self._memory)
             return before, self._memory

@@ -4,6 +4,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from threading import Lock
 
 from catalogue.errors import (
@@ -25,7 +26,7 @@ from catalogue.errors import (
 )
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response, Source
-from catalogue.source.observe import Observer, RequestLimit, RequestObservation
+from catalogue.source.observe import Observer, RequestLimit, observed
 from catalogue.source.rate_limit import Limiter, Policy, long_wait_error
 
 ATTEMPTS = 12
@@ -212,16 +213,8 @@ class PoliteSource:
     def _request(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
         if pin and pin.origin not in {None, self.url}:  # an ETag means nothing to another source
             pin = FileVersion(pin.size, None)
-        if not self._observer:
-            return self.inner.get(path, requested, pin=pin)
-        observation = RequestObservation(self._observer, self.url, path, requested)
-        try:
-            response = self.inner.get(path, requested, pin=pin)
-        except CatalogueError as error:
-            observation.failed(error)
-            raise
-        observation.succeeded(response)
-        return response
+        get = partial(self.inner.get, path, requested, pin=pin)
+        return observed(self._observer, self.url, path, requested, get) if self._observer else get()
 
     def close(self) -> None:
         """See ``Source.close``; also interrupts waits."""

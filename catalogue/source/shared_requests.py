@@ -1,8 +1,7 @@
 """Share requests between threads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -20,15 +19,6 @@ class _SharedRequest:
     range: ByteRange
     response: "Future[Response | None]" = field(default_factory=Future)
     """None if the thread ended without an error of the source."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """Where a thread gets a range from."""
-
-    cached: Sequence[ByteRange]
-    own: Sequence[_SharedRequest]
-    others: Sequence[_SharedRequest]
 
 
 class SharedSource(CachedSource):
@@ -49,17 +39,21 @@ class SharedSource(CachedSource):
         use_cache = True
         """False after a damaged entry, which the cache may not be able to remove."""
         while missing := without([requested], pieces):
-            with self._claim(path, pin, requested, missing, use_cache=use_cache) as claim:
-                for part in claim.cached:
-                    found = self._cached(path, part, pin)
-                    if found is None:
-                        use_cache = False
-                    else:
+            cached, own, others = self._claim(path, pin, requested, missing, use_cache=use_cache)
+            try:
+                for part in cached:
+                    if found := self._cached(path, part, pin):
                         pieces[part] = found.body
-                for request in claim.own:
-                    response = super()._fetch(path, request.range, pin)
-                    self._finish(path, pin, [request], response)
-            for request in (*claim.own, *claim.others):
+                    else:
+                        use_cache = False
+                for request in own:
+                    self._finish(path, pin, [request], super()._fetch(path, request.range, pin))
+            except CatalogueError as error:
+                self._finish(path, pin, own, error)
+                raise
+            finally:
+                self._finish(path, pin, own, None)
+            for request in (*own, *others):
                 result, sent = request.response.result(), request.range
                 if result is None:
                     continue
@@ -70,37 +64,26 @@ class SharedSource(CachedSource):
         body = b"".join(pieces[part] for part in sorted(pieces))
         return Response(body, requested.start, pin.size, pin.etag, last_modified=None, origin=pin.origin)
 
-    @contextmanager
     def _claim(
         self, path: str, pin: FileVersion, requested: ByteRange, missing: Sequence[ByteRange], *, use_cache: bool
-    ) -> Iterator[_Claim]:
-        """Divide a range between the cache, other threads and this one."""
-        own: list[_SharedRequest] = []
-        try:
-            # Under one lock: the bytes of a request that finishes in between would be neither cached nor requested.
-            with self._lock:
-                running = self._running.get((path, pin), [])
-                if self.cache.can_store(pin, requested):
-                    cached = _intersect(missing, self.cached_ranges(path, pin)) if use_cache else []
-                    left = without(missing, cached)
-                    others = [
-                        request
-                        for request in running
-                        if self.cache.can_store(pin, request.range) and _intersect(left, [request.range])
-                    ]
-                    left = without(left, [request.range for request in others])
-                else:
-                    cached, others = [], [request for request in running if request.range == requested]
-                    left = [] if others else [requested]
-                own += map(_SharedRequest, left)
-                if own:
-                    self._running[path, pin] = running + own
-            yield _Claim(cached, own, others)
-        except CatalogueError as error:
-            self._finish(path, pin, own, error)
-            raise
-        finally:
-            self._finish(path, pin, own, None)
+    ) -> tuple[list[ByteRange], list[_SharedRequest], list[_SharedRequest]]:
+        """Divide a range between the cache, requests of this thread, and those of others."""
+        # Under one lock: the bytes of a request that finishes in between would be neither cached nor requested.
+        with self._lock:
+            running = self._running.get((path, pin), [])
+            if self.cache.can_store(pin, requested):
+                cached = _intersect(missing, self.cached_ranges(path, pin)) if use_cache else []
+                left = without(missing, cached)
+                sharable = [each for each in running if self.cache.can_store(pin, each.range)]
+                others = [each for each in sharable if _intersect(left, [each.range])]
+                left = without(left, [each.range for each in others])
+            else:
+                cached, others = [], [each for each in running if each.range == requested]
+                left = [] if others else [requested]
+            own = [*map(_SharedRequest, left)]
+            if own:
+                self._running[path, pin] = running + own
+            return cached, own, others
 
     def _finish(
         self,

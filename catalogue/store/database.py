@@ -268,12 +268,7 @@ class Store:
 
     def keys(self, table: str, containing: str = "") -> list[str]:
         """Return the keys that contain a text, ascending."""
-        with self._exclusive_connection() as connection:
-            rows = connection.execute(
-                f'SELECT key FROM "{_valid(table)}" WHERE instr(key, ?) ORDER BY key',  # noqa: S608
-                [containing],
-            ).fetchall()
-        return [key for (key,) in rows]
+        return [*self.row_numbers(table, containing)]
 
     def count(self, table: str) -> int:
         with self._exclusive_connection() as connection:
@@ -307,9 +302,6 @@ class Store:
                 with connection.blobopen(table, "value", row, readonly=True) as value:
                     versions[key] = version_of(value.read(1 + DIGEST_SIZE))
         return versions
-
-    def version(self, path: str) -> bytes | None:
-        return self.versions("files", [path]).get(path)
 
     def state(self) -> str:
         """Return a text that identifies this store and its last change, apart from page indexes."""

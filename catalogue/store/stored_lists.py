@@ -12,16 +12,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from catalogue.commoncrawl.crawls import COLLINFO, Crawl, parse_collinfo
 from catalogue.commoncrawl.datasets import (
     COMMON_CRAWL,
     DATASET_DOCUMENT,
+    MANIFEST_NAME,
     PATHS_DOCUMENT,
     Dataset,
+    IndexFile,
     dataset_from_json,
     group_by_crawl,
+    parse_manifest,
     parse_path_list,
 )
-from catalogue.commoncrawl.manifests import COLLINFO, MANIFEST_NAME, Crawl, IndexFile, parse_collinfo, parse_manifest
 from catalogue.errors import BadCdx, FormatError, NotHarvested, StoreDamaged, StoreError
 from catalogue.formatting import closest_name
 from catalogue.settings import STORE_NAME

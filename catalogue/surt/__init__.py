@@ -67,6 +67,6 @@ def url_surtkey(url: str) -> str:
     Raises:
         QueryError: if it is no text, or has no host or an invalid port.
     """
-    if not isinstance(url, str):
+    if not isinstance(url, str):  # checked outside of compiled modules, which raise TypeError
         raise QueryError(f"invalid URL of type {type(url).__name__}; use one text, such as https://example.com/page")
     return newest_key(url)

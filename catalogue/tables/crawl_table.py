@@ -5,12 +5,12 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.errors import StoreLocked
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.parquet.column_chunk import LazyChunks, decode_chunks
@@ -21,10 +21,8 @@ from catalogue.query.random_order import DrawnRows
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.tables.table_file import TableDamaged, TableFile
-from catalogue.tables.table_schema import TABLE, decode_columns
+from catalogue.tables.table_file import TABLE, TableFile, decode_columns
 
-_Found = TypeVar("_Found")
 _VALUES = [name for name in TABLE if name not in {"footer_size", "utc_times", "has_page_index"}]
 _PARTS = 128
 """Parts whose flat columns are in memory, of some 0.1 MB each."""
@@ -109,26 +107,14 @@ class _Keys(NamedTuple):
 
 
 class CrawlTable:
-    """The rows of one table, which ``repair`` makes again if it turns out to be damaged."""
+    """The rows of one table."""
 
-    def __init__(self, table: TableFile, footers: StoredFooters, repair: Callable[[], TableFile]) -> None:
+    def __init__(self, table: TableFile, footers: StoredFooters) -> None:
         self._table = table
         self._footers = footers
-        self._repair = repair
-        self._flat = lru_cache(_PARTS)(lambda part: self._reading(lambda opened: opened.read(part, _VALUES)))
+        self._flat = lru_cache(_PARTS)(lambda part: table.read(part, _VALUES))
         self._keys = lru_cache(_PARTS)(self._read_keys)
         self._decoded = lru_cache(_DECODED)(lambda _part: dict[int, _Row]())
-
-    def _reading(self, read: Callable[[TableFile], _Found]) -> _Found:
-        try:
-            return read(self._table)
-        except TableDamaged:
-            before, self._table = self._table, self._repair()
-            if [part.contents for part in before.parts] != [part.contents for part in self._table.parts]:
-                raise StoreLocked(
-                    "a damaged table was made again, and has other row groups now; run the query again"
-                ) from None
-            return read(self._table)
 
     def _read_keys(self, part: int) -> _Keys:
         of = self._table.parts[part]
@@ -224,11 +210,4 @@ class CrawlTable:
 
     def columns(self, subset: str, names: Sequence[str]) -> pa.Table:
         """Return flat columns of all rows of a subset, in the order of keys."""
-        return self._reading(lambda table: table.columns(subset, names))
-
-    def bounds(self, subset: str) -> pa.Table:
-        """Return ``num_rows``, ``min_key``, ``max_key``, and ``bounds_from`` if some are in signed order."""
-        signed = any(part.signed for part in self._table.parts if part.subset == subset)
-        found = self.columns(subset, ("num_rows", "min_key", "max_key", *(["bounds_from"] if signed else [])))
-        # A file without row groups has a row, too.
-        return found.filter(found.column("num_rows").is_valid()) if found.column("num_rows").null_count else found
+        return self._table.columns(subset, names)

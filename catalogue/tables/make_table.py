@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from sys import maxunicode
 from typing import Any
 
-from catalogue.commoncrawl.datasets import Dataset
-from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.datasets import Dataset, IndexFile
 from catalogue.errors import FormatError, StoreDamaged
 from catalogue.parquet.footer import examine_footer, has_page_index, key_bounds
 from catalogue.parquet.model import SIGNED, Bounds, Column, Footer, RowGroup
@@ -14,8 +13,7 @@ from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import text_after, text_from
-from catalogue.tables.table_file import TableDamaged, TableFile
-from catalogue.tables.table_schema import decode_columns, digest_of, encode_columns
+from catalogue.tables.table_file import TableFile, decode_columns, digest_of, encode_columns
 
 _LIMIT = 1 << 63
 
@@ -143,10 +141,7 @@ def _decoded(store: Store, dataset: Dataset, path: str, version: bytes) -> Foote
 
 
 def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> list[dict[str, Any]]:
-    try:
-        rows = old.read_all().to_pylist() if old else []
-    except TableDamaged:
-        return []
+    rows = old.read_all().to_pylist() if old else []
     return [row for row in rows if versions.get(row["path"]) == row["version"]]
 
 

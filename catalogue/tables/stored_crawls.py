@@ -6,16 +6,17 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalogue.commoncrawl.crawls import SUBSETS
+from catalogue.commoncrawl.crawls import SUBSETS, Crawl
 from catalogue.commoncrawl.datasets import Dataset
-from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import StoreLocked
 from catalogue.parquet.model import SIGNED, UNSIGNED, kind_of, wider
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import stored_crawl_list
-from catalogue.tables.table_file import TableDamaged, TableFile
-from catalogue.tables.tables_state import (
+from catalogue.tables.table_file import (
     CrawlState,
+    TableDamaged,
+    TableFile,
+    decode_columns,
     fresh_state,
     read_state,
     table_path,
@@ -23,8 +24,6 @@ from catalogue.tables.tables_state import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from catalogue.query.resolved_query import ResolvedQuery
     from catalogue.tables.column_values import CrawlValues
     from catalogue.tables.crawl_table import CrawlTable, FileMetadata, StoredFooters
@@ -71,24 +70,24 @@ class StoredCrawls:
             state = self.tables.crawls.get(crawl)
             found = None
             if state and state.checksum:
-                try:
-                    table = TableFile(table_path(self._folder, crawl))
-                except TableDamaged:
-                    table = self._repaired(crawl)
-                if table.checksum != state.checksum and not self._is_valid(crawl, table):
+                table = self._undamaged(crawl)
+                if table.checksum != state.checksum and table.checksum != self._current_state(crawl).checksum:
                     table = self._repaired(crawl)
                 self._footers = self._footers or StoredFooters(self._store)
-                found = CrawlTable(table, self._footers, lambda: self._repaired(crawl))
+                found = CrawlTable(table, self._footers)
             self._opened[crawl] = found
         return self._opened[crawl]
 
     def checked_path(self, crawl: str) -> Path:
         """Return the path of a table after a complete check, for readers that check nothing; see ``table``."""
-        try:
-            TableFile(table_path(self._folder, crawl)).check()
-        except TableDamaged:
-            self._repaired(crawl)
+        self._undamaged(crawl)
         return table_path(self._folder, crawl)
+
+    def _undamaged(self, crawl: str) -> TableFile:
+        try:
+            return TableFile(table_path(self._folder, crawl))
+        except TableDamaged:
+            return self._repaired(crawl)
 
     def has_values(self, crawl: str) -> bool:
         """Return whether values are stored, after making a missing file again, for readers that check nothing."""
@@ -109,17 +108,15 @@ class StoredCrawls:
             return None
         if found := read_values(values_path(self._folder, crawl), checksum, names):
             return found
-        now = read_state(self._folder)
-        current = now.crawls[crawl].values if now and now.store == self.tables.store and crawl in now.crawls else 0
+        current = self._current_state(crawl).values
         if current == checksum:
             self._repaired(crawl)
         return read_values(values_path(self._folder, crawl), current, names)  # another process may have added some
 
-    def _is_valid(self, crawl: str, table: TableFile) -> bool:
-        """Return whether another process has made a table of the same files since these were opened."""
+    def _current_state(self, crawl: str) -> CrawlState:
+        """Return the state that another process may have written since these were opened, of the same stored files."""
         now = read_state(self._folder)
-        found = now.crawls.get(crawl) if now and now.store == self.tables.store else None
-        return found is not None and found.checksum == table.checksum
+        return (now and now.store == self.tables.store and now.crawls.get(crawl)) or CrawlState()
 
     def _repaired(self, crawl: str) -> TableFile:
         from catalogue.tables.update_tables import remake_tables
@@ -150,8 +147,6 @@ class StoredCrawls:
 
         They do not depend on the query, so that each result has the same types.
         """
-        from catalogue.tables.table_schema import decode_columns
-
         state, found = self.tables, dict[str, str]()
         for digest in dict.fromkeys(digest for _, crawl in sorted(state.crawls.items()) for digest in crawl.schemas):
             for name, column in decode_columns(state.schemas[digest]).items():
@@ -260,41 +255,38 @@ class StoredCrawls:
                 state.update(f"{subset} {count} {sorted(files)}".encode())
         return state.hexdigest()
 
-    def bounds(self, crawl: str, subset: str) -> "pa.Table | None":
-        table = self.table(crawl)
-        return table.bounds(subset) if table else None
-
     def bounds_of(self, crawl: str, subset: str) -> tuple[list[tuple[bytes, bytes]], int, int]:
         """Return least and greatest key of each row group of a subset that has bounds.
 
         Returns:
             The keys, the number of row groups without bounds, and of those with bounds in signed order.
         """
-        if (bounds := self.bounds(crawl, subset)) is None:
-            return [], 0, 0
-        origins = bounds.column("bounds_from").to_pylist() if "bounds_from" in bounds.column_names else []
-        known = [(least, greatest) for least, greatest, _ in _known(bounds)]
-        return known, bounds.num_rows - len(known), origins.count(SIGNED)
+        groups = [*self._bounds(crawl, subset, "bounds_from")]
+        known = [(least.encode(), greatest.encode()) for least, greatest, *_ in groups if least is not None]
+        return known, len(groups) - len(known), sum(origin == SIGNED for *_, origin in groups)
 
-    def first_keys(self, crawl: str) -> "Iterator[tuple[bytes, int]]":
+    def first_keys(self, crawl: str) -> Iterator[tuple[bytes, int]]:
         """Yield least key and number of rows of each row group whose footer has bounds."""
-        table = self.table(crawl)
-        for subset in self._state(crawl).files if table else ():
-            assert table  # noqa: S101 - the loop has no steps otherwise
-            columns = table.columns(subset, ("min_key", "num_rows", "bounds_from"))
-            for least, rows, origin in zip(*(column.to_pylist() for column in columns.columns), strict=True):
+        for subset in self._state(crawl).files:
+            for least, _, rows, origin in self._bounds(crawl, subset, "bounds_from"):
                 if least is not None and origin in {UNSIGNED, SIGNED}:
                     yield least.encode(), rows
 
     def extents(self, crawl: str) -> dict[str, list[tuple[bytes, bytes, int]]]:
         """Return least key, greatest key and number of rows of each row group that has bounds, by subset."""
-        found = {subset: self.bounds(crawl, subset) for subset in self._state(crawl).files}
-        groups = {subset: sorted(_known(bounds)) for subset, bounds in found.items() if bounds}
+        groups = {
+            subset: sorted(
+                (least.encode(), greatest.encode(), rows)
+                for least, greatest, rows in self._bounds(crawl, subset)
+                if least is not None
+            )
+            for subset in self._state(crawl).files
+        }
         return {subset: each for subset, each in groups.items() if each}
 
-
-def _known(bounds: "pa.Table") -> Iterator[tuple[bytes, bytes, int]]:
-    columns = (bounds.column(name).to_pylist() for name in ("min_key", "max_key", "num_rows"))
-    for least, greatest, rows in zip(*columns, strict=True):
-        if least is not None:
-            yield least.encode(), greatest.encode(), rows
+    def _bounds(self, crawl: str, subset: str, *others: str) -> Iterator[tuple[Any, ...]]:
+        """Yield least key, greatest key, number of rows and other values of each row group of a subset."""
+        table = self.table(crawl)
+        columns = table.columns(subset, ("min_key", "max_key", "num_rows", *others)).columns if table else ()
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        return (row for row in rows if row[2] is not None)  # a file without row groups has a row, too

@@ -1,29 +1,101 @@
-"""Write and read a table, a Parquet file; damage is found before pyarrow reads the damaged bytes.
+"""The files of the folder ``tables``: for each crawl a table, and one small file with the state that the tables show.
 
-pyarrow may abort the process on a damaged footer, and checksums of pages do not cover their headers. So a directory
-before the footer, where no reader of Parquet looks, has checksums of the footer and of each row group. It also has
-bounds of the row groups, by which a query finds those that it needs.
+Damage is found before pyarrow reads the damaged bytes: it may abort the process on a damaged footer, and checksums of
+pages do not cover their headers. So a table has a directory before the footer, where no reader of Parquet looks, with
+checksums of the footer and of each row group. It also has bounds of the row groups, by which a query finds those that
+it needs.
+
+The state has what a plan needs of all crawls. It is written after the tables; a table that was replaced since then, or
+is damaged, has another checksum.
 """
 
 import json
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property, lru_cache
+from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from shutil import copyfile
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from catalogue.atomic_files import whole_file
-from catalogue.parquet.model import MAGIC, SIGNED, with_trailer
+from catalogue.commoncrawl.gzip_members import crc32
+from catalogue.parquet.model import MAGIC, SIGNED, Column, with_trailer
 from catalogue.parquet.write_rows import MOST_ROWS, add_row_group, encode_footer
-from catalogue.tables.table_schema import REPEATED, TABLE
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from catalogue.store.database import Store
+
+TABLES_FOLDER, STATE_NAME = "tables", "state.json"
+
+_LAYOUT = 5
+"""Tables of another version are made again."""
+
+TABLE = {
+    # Equal in all row groups of a file
+    "path": "text",
+    "crawl": "text",
+    "subset": "text",
+    "version": "bytes",  # digest of the value of the store
+    "file_size": "int64",
+    "footer_size": "int64",
+    "etag": "text",
+    "last_modified": "text",
+    "source": "text",
+    "taken": "text",
+    "file_num_rows": "int64",
+    "created_by": "text",
+    "file_codec": "text",
+    "schema": "text",  # digest of encode_columns
+    "utc_times": "bool",
+    "has_page_index": "bool",
+    "ordered": "bool",  # see Footer
+    "file_min_key": "text",
+    # Of a row group; null in the row of a file without row groups
+    "row_group": "int32",
+    "num_rows": "int64",
+    "total_byte_size": "int64",
+    "total_compressed_size": "int64",
+    "file_offset": "int64",
+    "min_key": "text",
+    "max_key": "text",
+    "bounds_from": "text",
+    "first_fetch": "int64",
+    "last_fetch": "int64",
+    "footer_offset": "int32",  # of the struct of the row group in the footer
+}
+"""Kinds of the columns by name; see ``parquet/write_rows.py``."""
+REPEATED = [
+    *("path", "crawl", "subset", "version", "etag", "last_modified", "source", "taken", "created_by", "file_codec"),
+    *("schema", "file_min_key", "bounds_from"),
+]
+"""Values that many rows share; they have dictionaries."""
+
+
+def encode_columns(columns: Mapping[str, Column]) -> str:
+    values = [{field.name: getattr(each, field.name) for field in fields(Column)} for each in columns.values()]
+    for each in values:
+        each["element"] = each["element"].hex()
+    return json.dumps(values, separators=(",", ":"))
+
+
+@lru_cache(64)  # the files of a crawl have few schemas, and crawls have the same ones
+def decode_columns(text: str) -> Mapping[str, Column]:
+    """Return the leaves of a schema by name, from the text of ``encode_columns``."""
+    values = json.loads(text)
+    return {each["name"]: Column(**{**each, "element": bytes.fromhex(each["element"])}) for each in values}
+
+
+def digest_of(schema: str) -> str:
+    return blake2b(schema.encode(), digest_size=8).hexdigest()
+
 
 _MAGIC = b"CATTBL6\n"
 _NUMBER = 4
@@ -31,7 +103,7 @@ _END = _NUMBER + len(b"PAR1")
 
 
 class TableDamaged(Exception):
-    """A table that cannot be used; it is made again from the store."""
+    """A table cannot be used; it is made again from the store."""
 
 
 @dataclass(slots=True)
@@ -50,19 +122,20 @@ class TablePart:
     decode.
     """
 
-    @property
-    def contents(self) -> tuple[object, ...]:
-        """Return what is equal in a table that was made again from the same files."""
-        return self.subset, self.rows, self.unbounded, self.signed, self.least, self.greatest
 
-
-_COLUMNS, _FOOTER = range(2)
+_FOOTER = 1
+"""Place of a footer in ``TablePart.sections``."""
 
 
 class TableFile:
-    """An open table; its methods raise ``TableDamaged``."""
+    """An open table."""
 
     def __init__(self, path: Path) -> None:
+        """Open and check a table.
+
+        Raises:
+            TableDamaged: if it is missing, or a checksum is wrong.
+        """
         try:
             with path.open("rb") as file:
                 self._content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -71,9 +144,7 @@ class TableFile:
             self.parts = [TablePart(**each) for each in directory["parts"]]
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             raise TableDamaged(f"{path} cannot be read: {error}") from error
-        self._path = path
         self._parts: dict[int, pq.ParquetFile] = {}
-        self._valid: set[tuple[int, int]] = set()
 
     def _read_directory(self) -> tuple[dict[str, Any], int]:
         content = self._content
@@ -86,28 +157,17 @@ class TableFile:
         directory: dict[str, Any] = json.loads(packed)
         if crc32(content[footer:]) != directory["footer"]:
             raise ValueError("its footer is damaged")
+        sections = (section for part in directory["parts"] for section in part["sections"])
+        if any(crc32(content[start:end]) != checksum for start, end, checksum in sections):
+            raise ValueError("its rows are damaged")
         return directory, stored
-
-    def _check(self, part: int, section: int) -> tuple[int, int]:
-        start, end, checksum = self.parts[part].sections[section]
-        if (part, section) not in self._valid:
-            if crc32(self._content[start:end]) != checksum:
-                raise TableDamaged(f"{self._path} is damaged")
-            self._valid.add((part, section))
-        return start, end
-
-    def check(self) -> None:
-        for part in range(len(self.parts)):
-            for section in (_COLUMNS, _FOOTER):
-                self._check(part, section)
 
     def read(self, part: int, columns: Sequence[str]) -> "pa.RecordBatch":
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self._check(part, _COLUMNS)
         if part not in self._parts:
-            start, end = self._check(part, _FOOTER)
+            start, end, _ = self.parts[part].sections[_FOOTER]
             metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(self._content[start:end])))
             content = pa.BufferReader(pa.py_buffer(self._content))
             self._parts[part] = pq.ParquetFile(content, metadata=metadata, pre_buffer=False)
@@ -123,12 +183,9 @@ class TableFile:
 
     def columns(self, subset: str, names: Sequence[str]) -> "pa.Table":
         parts = [number for number, part in enumerate(self.parts) if part.subset == subset]
-        for part in parts:
-            self._check(part, _COLUMNS)
         return self._all_parts.read_row_groups(parts, columns=names, use_threads=False)
 
     def read_all(self) -> "pa.Table":
-        self.check()
         return self._all_parts.read(use_threads=False)
 
 
@@ -174,3 +231,94 @@ def _sorted_parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[TablePart
             unbounded, signed = len(some) - len(greatest), any(row.get("bounds_from") == SIGNED for row in some)
             least = some[unbounded]["min_key"] if greatest else ""
             yield TablePart(subset, len(some), unbounded, signed, least, max(greatest, default=""), []), some
+
+
+@dataclass(slots=True)
+class CrawlState:
+    """The state of one crawl."""
+
+    checksum: int = 0
+    """That of the table's directory; 0 without a table."""
+    stored_files: str = ""
+    """A digest that changes with its stored files."""
+    stored_indexes: str = ""
+    """The same for page indexes."""
+    gaps: int = 0
+    """Row groups whose footers have no bounds; page indexes can change their rows."""
+    schemas: list[str] = field(default_factory=list)
+    files: dict[str, int] = field(default_factory=dict)
+    """Files in the table, by subset."""
+    row_groups: dict[str, int] = field(default_factory=dict)
+    manifest: int = 0
+    """The number of the row of its manifest in the store."""
+    listed: dict[str, int] = field(default_factory=dict)
+    """Files in its manifest, by subset."""
+    requested: list[str] = field(default_factory=list)
+    failures: dict[str, int] = field(default_factory=dict)
+    """Files that could not be fetched or decoded, by subset."""
+    undecodable: dict[str, str] = field(default_factory=dict)
+    """Reasons why stored footers are not in the table, by path."""
+    values: int = 0
+    """The checksum of the file of column values; 0 without one."""
+
+
+@dataclass(slots=True)
+class TablesState:
+    """The state of all tables."""
+
+    dataset: str
+    store: str
+    indexes: str
+    crawls: dict[str, CrawlState]
+    schemas: dict[str, str]
+
+    def shows(self, store: "Store", *, indexes: bool) -> bool:
+        """Return whether the tables show everything that is stored; ``indexes``: page indexes, too."""
+        return self.store == store.state() and (not indexes or self.indexes == store.index_state())
+
+    @property
+    def store_id(self) -> str:
+        """The part of ``store`` that changes when numbers of rows may be used again."""
+        return self.store.partition(":")[0]
+
+
+def copied_folder(data: Path, temporary_folder: Path) -> Path:
+    copy = temporary_folder / TABLES_FOLDER
+    if not copy.exists():
+        copy.mkdir()
+        with suppress(OSError):  # they are made again then
+            for file in (data / TABLES_FOLDER).iterdir():
+                copyfile(file, copy / file.name)  # without its mode, which may be read-only
+    return copy
+
+
+def table_path(folder: Path, crawl: str) -> Path:
+    return folder / f"{crawl}.parquet"
+
+
+def values_path(folder: Path, crawl: str) -> Path:
+    return folder / f"{crawl}.values.parquet"
+
+
+def read_state(folder: Path) -> TablesState | None:
+    """Return the state; None if it is missing, damaged or of another version."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        checksum, _, packed = (folder / STATE_NAME).read_bytes().partition(b"\n")
+        if int(checksum) == crc32(packed):
+            values = json.loads(packed)
+            if values.pop("layout") == _LAYOUT:
+                crawls = {crawl: CrawlState(**each) for crawl, each in values.pop("crawls").items()}
+                return TablesState(**values, crawls=crawls)
+    return None
+
+
+def write_state(folder: Path, state: TablesState) -> None:
+    packed = json.dumps(asdict(state) | {"layout": _LAYOUT}, separators=(",", ":")).encode()
+    with whole_file(folder / STATE_NAME) as file:
+        file.write(b"%d\n%b" % (crc32(packed), packed))
+
+
+def fresh_state(folder: Path, store: "Store", key: str, *, indexes: bool = False) -> TablesState | None:
+    """Return the state of tables that are up to date; see ``TablesState.shows``."""
+    state = read_state(folder)
+    return state if state and state.dataset == key and state.shows(store, indexes=indexes) else None

@@ -7,30 +7,27 @@ from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from catalogue.atomic_files import make_folder, room
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.commoncrawl.manifests import manifest_path
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, manifest_path
 from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import VALUES, listed_files, manifests, requested_subsets
 from catalogue.tables.make_table import FooterRows, make_table
-from catalogue.tables.table_file import TableDamaged, TableFile, write_table
-from catalogue.tables.tables_state import (
+from catalogue.tables.table_file import (
     STATE_NAME,
     CrawlState,
+    TableDamaged,
+    TableFile,
     TablesState,
     fresh_state,
     read_state,
     table_path,
     values_path,
     write_state,
+    write_table,
 )
-
-if TYPE_CHECKING:
-    from catalogue.tables.crawl_table import FileMetadata
 
 _MANY = 1000
 """Files from which on it takes some seconds to decode all."""
@@ -80,7 +77,7 @@ def damaged_tables(folder: Path) -> Iterator[str]:
     state = read_state(folder)
     for path in (table_path(folder, crawl) for crawl in (state.crawls if state else ())):
         try:
-            TableFile(path).check()
+            TableFile(path)
         except TableDamaged:
             if path.exists():
                 yield path.name
@@ -116,30 +113,22 @@ class _Update:
         self._values = values
         self._unread = unread
         """Crawls whose tables may be damaged; None if all may."""
-        self._documents: dict[str, int] = {}
+        self._old: TablesState | None = None
+        # Read first: what other processes write from now on is added by the next update.
+        self._state = TablesState(dataset.key, store.state(), store.index_state(), {}, {})
+        self._documents = store.row_numbers("documents")
         self._crawls: dict[str, str | None] = {}
         """Crawl of the files in each folder of the source."""
 
     def run(self) -> TablesState:
-        store = self._store
         old = read_state(self._folder) if self._unread is not None else None
-        if old and old.dataset != self._dataset.key:
-            old = None
-        # Read first: what other processes write from now on is added by the next update.
-        state = TablesState(self._dataset.key, store.state(), store.index_state(), {}, {})
-        files = self._by_crawl(store.row_numbers("files"))
-        indexes = self._by_crawl(store.row_numbers("indexes"))
-        documents = self._documents = store.row_numbers("documents")
-        listed = self._listed(documents, old if old and old.store_id == state.store_id else None)
-        failures = self._by_crawl(store.row_numbers("failures"))
-        requested = requested_subsets(documents)
+        self._old = old if old and old.dataset == self._dataset.key else None
+        state, listed = self._state, self._listed()
+        numbers = (self._by_crawl(self._store.row_numbers(table)) for table in ("files", "indexes", "failures"))
+        files, indexes, failures = numbers
+        requested = requested_subsets(self._documents)
         for crawl in sorted({*files, *listed, *failures, *(crawl for crawl, _ in requested)}):
-            found = CrawlState()
-            if crawl in files:
-                before = old.crawls.get(crawl) if old else None
-                schemas = old.schemas if old else {}
-                found, used = self._table(crawl, files[crawl], indexes.get(crawl, {}), before, schemas, state)
-                state.schemas |= used
+            found = self._table(crawl, files[crawl], indexes.get(crawl, {})) if crawl in files else CrawlState()
             found.manifest, found.listed = listed.get(crawl, (0, {}))
             found.requested = sorted(subset for each, subset in requested if each == crawl)
             if found.listed and not found.requested:  # interrupted pulls and older stores do not say what was requested
@@ -153,25 +142,20 @@ class _Update:
             path.unlink(missing_ok=True)
         return state
 
-    def _table(
-        self,
-        crawl: str,
-        files: Mapping[str, int],
-        indexes: Mapping[str, int],
-        before: CrawlState | None,
-        schemas: Mapping[str, str],
-        state: TablesState,
-    ) -> tuple[CrawlState, dict[str, str]]:
-        path = table_path(self._folder, crawl)
+    def _table(self, crawl: str, files: Mapping[str, int], indexes: Mapping[str, int]) -> CrawlState:
+        path, state = table_path(self._folder, crawl), self._state
+        before = self._old.crawls.get(crawl) if self._old else None
         # In a backup of the store the same row may have another value.
-        last = self._store.version(max(files, key=files.__getitem__)) or b""
+        newest = max(files, key=files.__getitem__)
+        last = self._store.versions("files", [newest]).get(newest, b"")
         stored_files, stored_indexes = _digest(state.store_id, files, last), _digest(state.store_id, indexes)
         old = None
         if self._unread is not None and crawl not in self._unread:
             with suppress(TableDamaged):
                 old = TableFile(path)
         if (
-            before
+            self._old
+            and before
             and before.checksum == (old.checksum if old else 0)
             and before.stored_files == stored_files
             and (before.stored_indexes == stored_indexes or not before.gaps)
@@ -179,11 +163,13 @@ class _Update:
             found = replace(before, stored_indexes=stored_indexes)
             if crawl in self._values and old:
                 found.values = self._write_values(crawl, old)
-            return found, {name: schemas[name] for name in before.schemas}
+            state.schemas |= {name: self._old.schemas[name] for name in before.schemas}
+            return found
         made = make_table(self._store, self._dataset, self._store.versions("files", files), old, self._decoded)
         checksum = write_table(path, made.rows, made.schemas, state.store) if made.rows else 0
         values = self._write_values(crawl, TableFile(path)) if checksum else 0
-        found = CrawlState(
+        state.schemas |= made.schemas
+        return CrawlState(
             checksum,
             stored_files,
             stored_indexes,
@@ -194,7 +180,6 @@ class _Update:
             undecodable=made.undecodable,
             values=values,
         )
-        return found, made.schemas
 
     def _write_values(self, crawl: str, table: TableFile) -> int:
         if f"{VALUES}{crawl}" not in self._documents:
@@ -203,13 +188,13 @@ class _Update:
         from catalogue.tables.column_values import collect_values, dictionary_pages, write_values
         from catalogue.tables.crawl_table import CrawlTable, StoredFooters
 
-        rows = CrawlTable(table, StoredFooters(self._store), lambda: table)
+        rows = CrawlTable(table, StoredFooters(self._store))
         files = (file for subset in {part.subset for part in table.parts} for file in rows.files(subset, ALL_KEYS))
-        pages = (page for file in files for page in dictionary_pages(self._with_indexes(file)))
+        indexed = (
+            replace(file, indexes=self._store.indexes(file.path, file.ordinals, file.stored).get) for file in files
+        )
+        pages = (page for file in indexed for page in dictionary_pages(file))
         return write_values(values_path(self._folder, crawl), collect_values(pages, self._dataset))
-
-    def _with_indexes(self, file: "FileMetadata") -> "FileMetadata":
-        return replace(file, indexes=self._store.indexes(file.path, file.ordinals, file.stored).get)
 
     def _by_crawl(self, rows: Mapping[str, int]) -> dict[str, dict[str, int]]:
         """Return keys, which begin with paths, with the numbers of their rows by crawl."""
@@ -227,15 +212,16 @@ class _Update:
     def _subsets(self, paths: Iterable[str]) -> dict[str, int]:
         return dict(Counter(file.subset for path in paths if (file := self._dataset.file(path))))
 
-    def _listed(self, documents: Mapping[str, int], old: TablesState | None) -> dict[str, tuple[int, dict[str, int]]]:
+    def _listed(self) -> dict[str, tuple[int, dict[str, int]]]:
         """Return row of the manifest, and numbers of listed files by subset, by crawl."""
         if self._dataset != COMMON_CRAWL:
             found = listed_files(self._store, self._dataset)
             return {crawl: (0, dict(Counter(file.subset for file in files))) for crawl, files in found.items()}
+        old = self._old.crawls if self._old and self._old.store_id == self._state.store_id else {}
+        documents, changed = self._documents, []
         listed: dict[str, tuple[int, dict[str, int]]] = {}
-        changed = []
         for crawl, path in manifests(documents).items():
-            before = old.crawls.get(crawl) if old else None
+            before = old.get(crawl)
             if before and before.manifest == documents[path]:
                 listed[crawl] = before.manifest, before.listed
             else:

@@ -16,8 +16,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.crawls import SUBSETS, newest_first
-from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.commoncrawl.crawls import COLLINFO, SUBSETS, newest_first
 from catalogue.errors import CatalogueError, IncompleteAnswer, NotHarvested
 from catalogue.settings import Settings
 from tests.support.amounts import COMPLETE, EXAMPLES, in_part

@@ -14,8 +14,8 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.check.findings import Share
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT
-from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
+from catalogue.commoncrawl.crawls import COLLINFO
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import size

@@ -8,17 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.commoncrawl.crawls import SUBSETS, has_columnar_index
+from catalogue.commoncrawl.crawls import SUBSETS, Crawl, has_columnar_index, parse_collinfo
+from catalogue.commoncrawl.datasets import IndexFile, index_file, is_manifest_path, manifest_path, parse_manifest
 from catalogue.commoncrawl.gzip_members import MAX_DOCUMENT
-from catalogue.commoncrawl.manifests import (
-    Crawl,
-    IndexFile,
-    index_file,
-    is_manifest_path,
-    manifest_path,
-    parse_collinfo,
-    parse_manifest,
-)
 from catalogue.errors import BadManifest, UnknownCrawl
 from tests.support.mirrors import index_paths
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalogue.commoncrawl.crawls import has_columnar_index
-from catalogue.commoncrawl.manifests import manifest_path, parse_collinfo, parse_manifest
+from catalogue.commoncrawl.crawls import has_columnar_index, parse_collinfo
+from catalogue.commoncrawl.datasets import manifest_path, parse_manifest
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer, Miniature, write_miniature
 from catalogue.surt import url_surtkey

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import catalogue
-from catalogue.commoncrawl.manifests import COLLINFO, manifest_path
+from catalogue.commoncrawl.crawls import COLLINFO
+from catalogue.commoncrawl.datasets import manifest_path
 from catalogue.errors import BadManifest, NotHarvested, SourceError, UnknownCrawl
 from catalogue.harvest.harvest import resolve_manifest_paths
 from catalogue.selection import MAX_PROBES, fetch_crawl_list

@@ -11,7 +11,7 @@ import pytest
 
 import catalogue
 from catalogue import errors
-from catalogue.commoncrawl.manifests import IndexFile, manifest_path, parse_manifest
+from catalogue.commoncrawl.datasets import IndexFile, manifest_path, parse_manifest
 from catalogue.errors import OF_ONE_FILE, SourceError, UnknownCrawl
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.parquet.footer import USUAL_TAIL, footer_length

@@ -19,7 +19,7 @@ from filelock import FileLock
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.commoncrawl.manifests import index_file
+from catalogue.commoncrawl.datasets import index_file
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, QueryError, StoreDamaged, StoreLocked, UnknownCrawl
 from catalogue.harvest.snapshot import MANIFEST

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import catalogue
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, file_extents, key_space
 from catalogue.plan.crawl_plan import CrawlPlan, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catalogue
-from catalogue.commoncrawl.manifests import index_file
+from catalogue.commoncrawl.datasets import index_file
 from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested, QueryError
 from catalogue.parquet.footer import decode_footer, footer_length

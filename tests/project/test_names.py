@@ -11,9 +11,16 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.commoncrawl.capture import capture_of
-from catalogue.commoncrawl.crawls import check_crawl_name, select_crawls, select_subsets
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, check_name, define_dataset, is_path, parse_path_list
-from catalogue.commoncrawl.manifests import index_file, manifest_path, parse_collinfo
+from catalogue.commoncrawl.crawls import check_crawl_name, parse_collinfo, select_crawls, select_subsets
+from catalogue.commoncrawl.datasets import (
+    COMMON_CRAWL,
+    check_name,
+    define_dataset,
+    index_file,
+    is_path,
+    manifest_path,
+    parse_path_list,
+)
 from catalogue.errors import CatalogueError
 from catalogue.harvest.snapshot import SnapshotFile, pack_manifest, unpack_manifest
 from catalogue.source.byte_ranges import SuffixRange

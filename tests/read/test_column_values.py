@@ -24,7 +24,7 @@ from catalogue.errors import QueryError, UnknownColumn
 from catalogue.harvest.snapshot import MANIFEST
 from catalogue.parquet.page_index import Indexes
 from catalogue.settings import Settings
-from catalogue.tables.tables_state import TABLES_FOLDER
+from catalogue.tables.table_file import TABLES_FOLDER
 from tests.conftest import once
 from tests.support.amounts import in_part, part_of
 from tests.support.footers import write

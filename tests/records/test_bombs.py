@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.errors import BadFooter
 from catalogue.parquet.footer import decode_footer, examine_footer
 from catalogue.parquet.model import TRAILER, with_trailer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak

@@ -15,7 +15,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings

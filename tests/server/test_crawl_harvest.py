@@ -14,8 +14,7 @@ import pytest
 
 import catalogue
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.commoncrawl.crawls import COLLINFO, SUBSETS
 from catalogue.demo import LoopbackServer
 from catalogue.errors import Busy
 from catalogue.server.crawl_harvest import OnDemandHarvester

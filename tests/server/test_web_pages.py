@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from catalogue.catalogue import Catalogue
-from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.selection import crawl_list
 from catalogue.server.web_pages import POLICY

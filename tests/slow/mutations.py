@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import catalogue
-from catalogue.commoncrawl.manifests import IndexFile
+from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import write_miniature
 from catalogue.errors import BadFooter, CatalogueError, FormatError

@@ -12,7 +12,7 @@ from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
 from catalogue.source.open import open_source
-from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Policy, SystemClock
+from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Policy
 from catalogue.source.retry import ATTEMPTS
 from catalogue.source.s3 import S3Source
 from tests.support.clocks import FakeClock
@@ -52,7 +52,7 @@ def test_policy_of_each_address(settings: Settings, address: str, url: str, poli
         assert source.limiter.rate == policy.rate
         assert source.connections == policy.connections
         assert type(source.inner) is kind
-        assert isinstance(source.limiter.clock, SystemClock)
+        assert isinstance(source.limiter.clock, Clock)
 
 
 def test_common_crawl_policy() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from catalogue.errors import SourceUnavailable
-from catalogue.source.rate_limit import Limiter, Policy, SystemClock
+from catalogue.source.rate_limit import Clock, Limiter, Policy
 from tests.support.clocks import START, FakeClock
 
 POLICY = Policy(rate=5.0, connections=4, slow_down=10.0)
@@ -131,7 +131,7 @@ def test_block_applies_to_clients_that_wait_for_a_slot() -> None:
 
 
 def test_system_clock_waits_and_can_be_stopped() -> None:
-    clock = SystemClock()
+    clock = Clock()
     before = time.monotonic()
     clock.sleep(0.05)
     clock.sleep(-1.0)
@@ -143,10 +143,10 @@ def test_system_clock_waits_and_can_be_stopped() -> None:
 
 def test_two_processes_share_the_rate(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from catalogue.source.rate_limit import Limiter, Policy, SystemClock\n"
-        "limiter = Limiter(Policy(rate=100.0, burst=5), clock=SystemClock(), file=Path(sys.argv[1]))\n"
+        "import sys; from pathlib import Path; from catalogue.source.rate_limit import Limiter, Policy, Clock\n"
+        "limiter = Limiter(Policy(rate=100.0, burst=5), clock=Clock(), file=Path(sys.argv[1]))\n"
         "sys.stdin.readline()\n"
-        "print(SystemClock().now(), *(limiter.acquire() for _ in range(40)))"
+        "print(Clock().now(), *(limiter.acquire() for _ in range(40)))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "host.json")]
     processes = [
@@ -294,3 +294,15 @@ def test_keeps_state_when_the_file_becomes_unwritable(tmp_path: Path) -> None:
     limiter.acquire()
     assert clock.waits == [300.0]
     assert limiter.state.blocks == 1
+
+
+def test_shares_its_state_once_the_file_is_usable_again(tmp_path: Path) -> None:
+    """A process may have had no free file descriptor."""
+    file = tmp_path / "cache" / "host.json"
+    file.parent.write_text("")
+    clock = FakeClock()
+    limiter = Limiter(POLICY, clock=clock, file=file)
+    limiter.acquire()
+    file.parent.unlink()
+    limiter.slow_down()
+    assert Limiter(POLICY, clock=clock, file=file).rate == limiter.rate == 2.5

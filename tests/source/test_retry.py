@@ -29,7 +29,7 @@ from catalogue.errors import (
     WrongRange,
 )
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
-from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Limiter, Policy, SystemClock
+from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Limiter, Policy
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 from tests.support.answers import GOOD, Answer, Answers
 from tests.support.clocks import FakeClock
@@ -188,7 +188,7 @@ def test_errors_of_files_do_not_count_as_failures() -> None:
 def test_close_ends_waits() -> None:
     waiting = threading.Semaphore(0)
     inner = Answers(cycle([Throttled("x", retry_after=250)]))
-    limiter = Limiter(COMMON_CRAWL, clock=SystemClock())
+    limiter = Limiter(COMMON_CRAWL, clock=Clock())
     source = PoliteSource(inner, limiter, notify=lambda _: waiting.release())
     with ThreadPoolExecutor(3) as executor:
         running = [executor.submit(source.get, "x") for _ in range(3)]

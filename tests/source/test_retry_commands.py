@@ -15,7 +15,7 @@ from catalogue import Catalogue
 from catalogue.errors import Blocked, SourceError, SourceUnavailable
 from catalogue.session import Session
 from catalogue.settings import Settings
-from catalogue.source.rate_limit import Limiter, Policy, SystemClock
+from catalogue.source.rate_limit import Clock, Limiter, Policy
 from tests.support.amounts import in_part
 from tests.support.clocks import START, FakeClock
 from tests.support.commands import Command
@@ -231,7 +231,7 @@ def test_lasting_block_ends_commands_before_a_request(
 ) -> None:
     # The state at the start of the last pause, here without waiting for the earlier pauses.
     file = tmp_path / "cache" / "127.0.0.1.json"
-    limiter = Limiter(Policy(rate=5.0, pauses=(0.0, 0.0, 900.0)), clock=SystemClock(), file=file)
+    limiter = Limiter(Policy(rate=5.0, pauses=(0.0, 0.0, 900.0)), clock=Clock(), file=file)
     for _ in range(3):
         limiter.blocked(limiter.acquire())
     assert Command(data, str(bare_crawl(tmp_path / "bare")), tmp_path)("harvest", "--crawl", BARE).status == 0

@@ -6,13 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from catalogue.errors import SourceUnavailable
+from catalogue.source.rate_limit import Clock
 
 T = TypeVar("T")
 START = 1000.0
 """Time of a new clock, in seconds."""
 
 
-class FakeClock:
+class FakeClock(Clock):
     """Time that passes only during ``sleep``.
 
     ``sleep`` sets the time to the end of the wait and returns. In threads of ``run``, time passes only when all of
@@ -20,11 +21,12 @@ class FakeClock:
     """
 
     def __init__(self, start: float = START) -> None:
+        super().__init__()
         self._changed = threading.Condition()
         self._now = start
         self._workers = 0
         self._asleep: dict[object, float] = {}
-        self._stopped = False
+        self._ended = False
         self.waits: list[float] = []
         """Arguments of ``sleep``."""
 
@@ -38,15 +40,15 @@ class FakeClock:
             sleeper = object()
             self._asleep[sleeper] = self._now + max(0.0, seconds)
             self._pass()
-            self._changed.wait_for(lambda: self._stopped or sleeper not in self._asleep)
+            self._changed.wait_for(lambda: self._ended or sleeper not in self._asleep)
             self._asleep.pop(sleeper, None)
-            if self._stopped:
+            if self._ended:
                 message = "stopped"
                 raise SourceUnavailable(message)
 
     def stop(self) -> None:
         with self._changed:
-            self._stopped = True
+            self._ended = True
             self._changed.notify_all()
 
     def advance(self, seconds: float) -> None:

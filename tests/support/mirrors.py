@@ -7,7 +7,7 @@ from shutil import copytree
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.manifests import index_file
+from catalogue.commoncrawl.datasets import index_file
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.parquet.footer import decode_footer, footer_length
 from catalogue.parquet.model import TRAILER, Footer

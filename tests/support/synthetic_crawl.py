@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from benchmarks.crawls import crawl_list
 from benchmarks.real_size import writing
 from benchmarks.zipnum import blocks
-from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.commoncrawl.manifests import COLLINFO
+from catalogue.commoncrawl.crawls import COLLINFO, SUBSETS
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.surt import KeyInterval, url_surtkey
 from tests.support.cdx_indexes import index_of, replace_index

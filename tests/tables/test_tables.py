@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.manifests import index_file
+from catalogue.commoncrawl.datasets import COMMON_CRAWL, index_file
 from catalogue.errors import FormatError
 from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import Bounds, Footer, Order
