@@ -25,7 +25,7 @@ from catalogue.parquet.splice import (
 )
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.query.resolved_query import without_unknown
-from catalogue.read.prefetch import Bundle, LoadedRowGroup, RowRuns
+from catalogue.read.prefetch import Bundle, LoadedRowGroup
 from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS
 from catalogue.settings import limits
 
@@ -52,10 +52,10 @@ def decode(
     Raises:
         BadFooter: if the bytes are not the pages of the column.
     """
-    runs = RowRuns(
-        bundle, (read.rows if group.read.rows else () for group, read in zip(bundle.groups, reads, strict=True))
+    numbers = bundle.numbers(
+        read.rows if group.read.rows else () for group, read in zip(bundle.groups, reads, strict=True)
     )
-    needed = runs.count if rows is None or not len(rows) else runs.until(rows[-1])
+    needed = len(numbers) if rows is None or not len(rows) else int(np.searchsorted(numbers, rows[-1])) + 1
     at = 0
     try:
         pieces = [_piece(group, read) for group, read in zip(bundle.groups, reads, strict=True) if group.read.rows]
@@ -70,7 +70,7 @@ def decode(
                 some = _values(spliced, min(most, needed - at), "ms")
             for piece in some:
                 values = piece if piece.type == kind else piece.cast(kind)
-                yield runs.between(at, at + len(values)), values
+                yield numbers[at : at + len(values)], values
                 at += len(values)
                 if at >= needed:
                     return

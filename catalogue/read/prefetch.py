@@ -219,7 +219,7 @@ class Bundle:
     @property
     def candidates(self) -> np.ndarray:
         """The ascending numbers of the rows that may match."""
-        return RowRuns(self, [group.read.rows for group in self.groups]).between(0)
+        return self.numbers([group.read.rows for group in self.groups])
 
     @property
     def size(self) -> int:
@@ -231,6 +231,16 @@ class Bundle:
         more = len(self.groups) - 1
         return f"{self.groups[0].where} and {more} more" if more else self.groups[0].where
 
+    def numbers(self, runs: Iterable[Iterable[range]]) -> np.ndarray:
+        """Return the numbers of rows that are given as ascending runs of each row group."""
+        starts = self.starts.tolist()
+        every = (
+            range(start + run.start, start + run.stop)
+            for start, some in zip(starts, runs, strict=False)
+            for run in some
+        )
+        return np.concatenate([np.arange(0), *(np.arange(run.start, run.stop) for run in every)])
+
     def parts(self, rows: np.ndarray) -> list[slice]:
         """Divide ascending numbers of rows by row group."""
         return [slice(start, end) for start, end in pairwise(np.searchsorted(rows, self.starts).tolist())]
@@ -240,33 +250,6 @@ class Bundle:
         if len(self.groups) == 1:
             return pa.repeat(values[0], len(rows))
         return values.take(positions(np.searchsorted(self.starts, rows, side="right") - 1))
-
-
-class RowRuns:
-    """Runs of consecutive rows of a bundle."""
-
-    def __init__(self, bundle: Bundle, runs: Iterable[tuple[range, ...]]) -> None:
-        bounds = [
-            (start + run.start, len(run))
-            for start, of_group in zip(bundle.starts.tolist(), runs, strict=False)
-            for run in of_group
-        ]
-        starts, lengths = np.array(bounds, np.int64).reshape(-1, 2).T
-        self._starts, self._ends = starts, np.cumsum(lengths)
-        self._shifts = starts + lengths - self._ends
-        self.count = int(self._ends[-1]) if bounds else 0
-
-    def until(self, last: int) -> int:
-        """Count the rows up to ``last``, which is in a run."""
-        run = np.searchsorted(self._starts, last, side="right") - 1
-        return int(last - self._shifts[run]) + 1
-
-    def between(self, first: int, after: int | None = None) -> np.ndarray:
-        """Return numbers of rows by their positions in the runs."""
-        at = np.arange(first, self.count if after is None else after)
-        if len(self._ends) <= 1:
-            return at + self._shifts
-        return at + self._shifts[np.searchsorted(self._ends, at, side="right")]
 
 
 def bundle_sizes(plan: ReadPlan) -> Iterator[int]:
