@@ -20,7 +20,7 @@ from catalogue.progress import Progress
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.resolved_query import schema_of
 from catalogue.read.dataframes import dask_frame, frame_of, polars_frame
-from catalogue.read.streams import in_turns, rows_by_crawl
+from catalogue.read.streams import in_turns
 from catalogue.session import Session
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ class Captures(ReprMixin):
         try:
             for batch in self._run(plan, report):
                 yield batch
-                returned.update(rows_by_crawl(batch))
+                returned.update(_rows_by_crawl(batch))
         except UNUSABLE as error:
             failed = self.question.failed(plan)
             # The other index may have another version of a file that changed, and other rows in another order.
@@ -358,7 +358,7 @@ class Captures(ReprMixin):
         found = Counter[str]()
         with self._session.bars("row groups") as bar:
             for batch in self.batches(report=bar):
-                found.update(rows_by_crawl(batch))
+                found.update(_rows_by_crawl(batch))
         found.update(self.plan.counted)
         found.subtract(self._uncounted)
         return found
@@ -417,3 +417,9 @@ class Captures(ReprMixin):
         self._warn()
         parts = tasks(replace(plan, query=replace(plan.query, any_order=True)), settings)
         return dask_frame(list(parts), plan.schema.empty_table())
+
+
+def _rows_by_crawl(batch: pa.RecordBatch) -> dict[str, int]:
+    if "crawl" not in batch.schema.names:
+        return {"": batch.num_rows}
+    return {each["values"]: each["counts"] for each in batch.column("crawl").value_counts().to_pylist()}

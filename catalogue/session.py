@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
 from catalogue.errors import QueryError
 from catalogue.plan.requests import Cost
-from catalogue.progress import Bars, Report, no_bar
+from catalogue.progress import Bars, Report
+from catalogue.progress import bars as bars_of
 from catalogue.read.streams import Turns
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.source.cache import CachedSource, RangeCache
@@ -82,7 +83,7 @@ class Session:
         self.data = folder / check_name(self.dataset_name) if self.dataset_name else folder
         self.store_path = self.data / STORE_NAME
         self.notify = notify or (lambda _: None)
-        self.bars = bars or no_bar
+        self.bars = bars or bars_of(enabled=False)
         self.max_wait, self.clock, self.turns = max_wait, clock, Turns()
         self._observer, self._limit, self._executor = observer, limit, executor
         self._shares = False
