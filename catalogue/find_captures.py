@@ -12,7 +12,7 @@ from catalogue.commoncrawl.manifests import Crawl
 from catalogue.errors import CatalogueError, QueryError, UncoveredColumns
 from catalogue.formatting import join_first
 from catalogue.plan.cdx_index import CdxIndex, uncovered_columns
-from catalogue.plan.columnar_index import ColumnarIndex, Scope
+from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.question import CrawlIndexes, Question
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.query import Query, resolve
@@ -87,15 +87,17 @@ def crawl_indexes(
         columnar = cdx = None
         if shown and page_indexes and crawl in stored:
             files = tuple(shown.files(crawl, subsets, query))
-            scope = Scope(
+            columnar = ColumnarIndex(
                 crawl,
                 files,
                 shown.row_groups(crawl, subsets),
+                page_indexes,
+                reading,
+                cost,
                 shown.missing(crawl, subsets),
                 values=partial(shown.values, crawl),
                 by_footers=partial(shown.files, crawl, subsets, query, by_footers=True),
             )
-            columnar = ColumnarIndex(scope, page_indexes, reading, cost)
         if index != COLUMNAR and not uncovered:
             is_outside = crawl in listed and not listed[crawl].may_have(query.from_ms, query.to_ms)
             names = partial(_listed, session)

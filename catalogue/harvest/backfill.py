@@ -18,7 +18,7 @@ from catalogue.errors import Blocked, FormatError, SourceError, SourceUnavailabl
 from catalogue.formatting import ReprMixin, plural, several
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
-from catalogue.plan.columnar_index import ColumnarIndex, Scope
+from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Progress
 from catalogue.query.key_intervals import ALL_KEYS
@@ -157,8 +157,8 @@ class Backfill(ReprMixin):
     def _index(self, gaps: FileMetadata, row_groups: Iterable[int] | None = None) -> ColumnarIndex:
         session = self.session
         some = gaps if row_groups is None else gaps.among({*row_groups})
-        scope = Scope(gaps.file.crawl, (some,), len(some.ordinals))
-        return ColumnarIndex(scope, session.page_indexes, lambda: session.source, session.cost())
+        source, count = (lambda: session.source), len(some.ordinals)
+        return ColumnarIndex(gaps.file.crawl, (some,), count, session.page_indexes, source, session.cost())
 
 
 class _Filling:
