@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, groupby, islice
+from operator import itemgetter
 from tempfile import TemporaryFile
 from typing import NamedTuple
 
@@ -97,12 +98,14 @@ def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table])
         yield inorder.slice(start, BATCH_ROWS).cast(schema)
 
 
-def leasts_after(plan: ReadPlan) -> list[bytes]:
-    """Return for each row group a lower bound of the keys after it in its section; ``END`` for the last one."""
+def leasts_after(parts: Sequence[tuple[object, bytes]]) -> list[bytes]:
+    """Return for each part of a plan a lower bound of the keys after it in its section; ``END`` for the last one.
+
+    Parts are given by their section and a lower bound of their keys.
+    """
     found: list[bytes] = []
-    for section in sections(plan):
-        leasts = [group.least for file in section.files for group in file.row_groups]
-        found += [*accumulate(reversed(leasts), min, initial=END)][-2::-1]
+    for _, of_section in groupby(parts, itemgetter(0)):
+        found += [*accumulate((least for _, least in reversed([*of_section])), min, initial=END)][-2::-1]
     return found
 
 

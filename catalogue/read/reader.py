@@ -137,7 +137,8 @@ class _Reading:
         self._events = events
         self._residuals = {untyped: Residual(plan.query.of(untyped=untyped), matching) for untyped in (False, True)}
         self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
-        self._leasts_after = leasts_after(plan) if plan.query.is_inorder else None
+        places = [((f.file.crawl, f.file.subset), group.least) for f in plan.files for group in f.row_groups]
+        self._leasts_after = leasts_after(places) if plan.query.is_inorder else None
 
     def pieces(self) -> Generator[Piece, None, None]:
         """Yield rows, and an empty piece after each row group or bundle."""

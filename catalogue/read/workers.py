@@ -1,7 +1,7 @@
 """Read plans with an executor, whose processes may be on other machines."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from catalogue.plan.plan import ReadPlan, sections
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.read.decode import decode, valid
-from catalogue.read.key_order import Piece, in_key_order, in_time_order
+from catalogue.read.key_order import Piece, in_key_order, in_time_order, leasts_after
 from catalogue.read.prefetch import Bundle, Prefetcher
 from catalogue.read.reader import batches_of, limited, read
 from catalogue.read.streams import ReadEvents
@@ -183,23 +183,17 @@ class Workers:
             if query.ordered:
                 tables = in_time_order(plan, part.schema, tables)
             elif query.is_inorder:
-                pieces = map(Piece, tables, _leasts_after([each.plan for each in parts]))
+                pieces = map(Piece, tables, leasts_after([_place(each.plan) for each in parts]))
                 tables = in_key_order(plan, repeat(pieces, len(sections(plan))))
             for rows in tables if query.limit is None else limited(tables, query.limit):
                 yield from batches_of(rows.select(names))
 
 
-def _leasts_after(parts: Sequence[ReadPlan]) -> Iterator[bytes]:
-    found: list[bytes] = []
-    following, least = None, END
-    for part in reversed(parts):
-        (section,) = sections(part)
-        place = section.crawl, section.subsets
-        least = least if place == following else END
-        found.append(least)
-        leasts = [group.least for file in section.files for group in file.row_groups]
-        following, least = place, min(least, *leasts, *(each.intervals[0].start for each in section.blocks))
-    return reversed(found)
+def _place(part: ReadPlan) -> tuple[object, bytes]:
+    """Return the section of a part, and a lower bound of its keys."""
+    (section,) = sections(part)
+    leasts = [group.least for file in section.files for group in file.row_groups]
+    return (section.crawl, section.subsets), min(leasts + [each.intervals[0].start for each in section.blocks])
 
 
 def _rows_of(
