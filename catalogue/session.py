@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -357,13 +357,13 @@ class Session:
         """The lists of blocks; the store is created when searches are saved."""
         from catalogue.plan.block_lists import BlockLists
 
-        def store() -> Store | None:
-            return self.store if self.store_path.exists() else None
-
-        def extents(crawl: str) -> dict[str, list[tuple[bytes, bytes, int]]]:
-            return self.metadata().extents(crawl) if self.store_path.exists() else {}
-
-        return BlockLists(lambda: self.source, store, self.create_store, extents, self.notify)
+        return BlockLists(
+            lambda: self.source,
+            lambda: self.store if self.store_path.exists() else None,
+            self.create_store,
+            lambda crawl: self.metadata().extents(crawl) if self.store_path.exists() else {},
+            self.notify,
+        )
 
     def forget_blocks(self, crawl: str) -> None:
         if "block_lists" in self.__dict__:
@@ -401,8 +401,6 @@ class Session:
     def temporary_folder(self) -> Path:
         return Path(self._opened.enter_context(TemporaryDirectory(prefix="catalogue-")))
 
-    @contextmanager
-    def reporting(self, report: Report | None, unit: str) -> Iterator[Report]:
+    def reporting(self, report: Report | None, unit: str) -> AbstractContextManager[Report]:
         """Yield ``report``, or else a progress bar that counts ``unit``."""
-        with nullcontext(report) if report else self.bars(unit) as found:
-            yield found
+        return nullcontext(report) if report else self.bars(unit)

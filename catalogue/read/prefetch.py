@@ -203,11 +203,34 @@ MOST_BYTES = 2 << 20
 """Uncompressed bytes of these rows."""
 
 
+_NO_ROWS = np.arange(0)
+
+
 class Bundle:
     """Row groups with the same columns and writer, and consecutive numbers of rows."""
 
-    def __init__(self, groups: Sequence[LoadedRowGroup]) -> None:
-        self.groups = groups
+    def __init__(
+        self,
+        groups: Sequence[LoadedRowGroup],
+        decided: pa.Table | None = None,
+        rows: np.ndarray = _NO_ROWS,
+        later: Sequence[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]] = (),
+        *,
+        is_read_again: bool = False,
+        is_fresh: bool = False,
+    ) -> None:
+        """Take row groups, and what is known of them.
+
+        Args:
+            groups: the row groups and their bytes.
+            decided: columns of the first wave of the chosen rows, or None if all are read at once.
+            rows: numbers of the chosen rows.
+            later: requests for other columns.
+            is_read_again: a row group could not be decoded before.
+            is_fresh: its bytes are certainly not from the cache.
+        """
+        self.groups, self.decided, self.rows, self.later = groups, decided, rows, later
+        self.is_read_again, self.is_fresh = is_read_again, is_fresh
         self.starts = np.cumsum([0, *(group.read.num_rows for group in groups)])
         """First rows of row groups, and the number of rows."""
 
@@ -223,8 +246,25 @@ class Bundle:
 
     @property
     def size(self) -> int:
-        """Bytes in memory."""
-        return sum(group.size for group in self.groups)
+        """Bytes in memory or requested."""
+        decided = self.decided.nbytes if self.decided is not None else 0
+        requested = sum(len(fetch.range) for _, fetch, _ in self.later)
+        return sum(group.size for group in self.groups) + decided + int(self.rows.nbytes) + requested
+
+    @property
+    def is_awaited(self) -> bool:
+        return not all(future.done() for _, _, future in self.later)
+
+    def cancel(self) -> None:
+        for _, _, future in self.later:
+            future.cancel()
+
+    def split(self) -> "Iterator[Bundle]":
+        """Yield the row groups, whose bytes have all arrived, one by one."""
+        assert self.decided is not None  # noqa: S101 - several row groups are chosen from
+        for n, part in enumerate(self.parts(self.rows)):
+            rows = self.rows[part] - self.starts[n]
+            yield Bundle([self.groups[n]], self.decided.slice(part.start, len(rows)), rows)
 
     @property
     def where(self) -> str:
