@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import UNUSABLE, FileChanged, IncompleteAnswer, QueryError
-from catalogue.formatting import ReprMixin, join_first
+from catalogue.formatting import ReprMixin
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.question import Question
@@ -118,16 +118,9 @@ class Captures(ReprMixin):
         Raises:
             QueryError: if the query does not include the crawl, or its footers are not stored.
         """
-        from catalogue.key_map.key_map import file_extents, key_space
+        from catalogue.key_map.key_map import query_space
 
-        question, plan = self.question, self.plan
-        if crawl and crawl not in question.crawls:
-            raise QueryError(f"{crawl} is not among the crawls of the query: {join_first(question.crawls)}")
-        read = [each.crawl for each in plan.crawls if each.files or each.awaited]
-        stored = [each for each in ([crawl] if crawl else [*read, *question.crawls]) if question.indexes(each).columnar]
-        if not stored:
-            raise QueryError("plans of the CDX index cannot be drawn; use index='columnar'")
-        return key_space(stored[0], file_extents(self._session, stored[0], plan.index_files), plan)
+        return query_space(self._session, self.question, self.plan, crawl)
 
     def plot(self, crawl: str | None = None) -> "Picture":
         """Draw the plan as SVG: files of a crawl, their row groups and pages, and which of them are read.

@@ -19,16 +19,8 @@ from catalogue.cdx.list_search import (
     Predictor,
     predict_from,
 )
-from catalogue.commoncrawl.crawls import (
-    newest_first,
-)
-from catalogue.errors import (
-    CatalogueError,
-    FileChanged,
-    NotFound,
-    StoreDamaged,
-    StoreError,
-)
+from catalogue.commoncrawl.crawls import newest_first
+from catalogue.errors import CatalogueError, FileChanged, NotFound, StoreDamaged, StoreError
 from catalogue.plan.crawl_plan import ListSearch
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource

@@ -10,22 +10,8 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
 from catalogue.cdx.lines import COLUMNS
 from catalogue.cdx.list_search import USUAL, ClusterSearch
-from catalogue.commoncrawl.crawls import (
-    CDX,
-    has_columnar_index,
-    may_be_unlisted,
-    no_columnar_index,
-    suggest_crawl,
-)
-from catalogue.errors import (
-    UNUSABLE,
-    CatalogueError,
-    FileChanged,
-    NotFound,
-    NotHarvested,
-    QueryError,
-    UnknownCrawl,
-)
+from catalogue.commoncrawl.crawls import CDX, has_columnar_index, may_be_unlisted, no_columnar_index, suggest_crawl
+from catalogue.errors import UNUSABLE, CatalogueError, FileChanged, NotFound, NotHarvested, QueryError, UnknownCrawl
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.block_lists import BlockLists, estimate_search
 from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks

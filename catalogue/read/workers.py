@@ -10,14 +10,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from catalogue.errors import (
-    UNUSABLE,
-    Blocked,
-    FormatError,
-    SourceError,
-    SourceUnavailable,
-    WorkersLost,
-)
+from catalogue.errors import UNUSABLE, Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
 from catalogue.parquet.arrow_arrays import least_and_greatest
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import cut_bounds
