@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from catalogue.errors import BadFooter
-from catalogue.parquet.thrift import LIST, STRUCT, Reader, ThriftError
-from catalogue.parquet.thrift_encode import encode_integer, encode_list
+from catalogue.parquet.thrift import LIST, STRUCT, Reader, ThriftError, encode_integer, encode_list
 
 _Changes: TypeAlias = Mapping[int, "_Changes | None"]
 """Fields that change: those of a struct, or None for an offset in the file."""
