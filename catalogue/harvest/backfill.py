@@ -142,10 +142,8 @@ class Backfill(ReprMixin):
     def prepare(self, gaps: FileMetadata) -> ReadPlan:
         """Return what to read of a file, after fetching its page indexes."""
         index = self._index(gaps)
+        index.fetch_key_indexes(must_store=True)
         plan = self._plan(index)
-        if indexes := index.key_indexes():
-            index.fetch_indexes(indexes, must_store=True)
-            plan = self._plan(index)
         planned = (group for file in plan.files for group in file.row_groups)
         return self._plan(self._index(gaps, {group.ordinal for group in planned if group.key_index is None}))
 

@@ -151,7 +151,7 @@ class ColumnarIndex:
             SourceError: if page indexes cannot be fetched.
         """
         key = self.page_indexes.dataset.key
-        self.fetch_indexes(self.key_indexes())
+        self.fetch_key_indexes()
         found = []
         for file in self._metadata():
             for group in file.footer.row_groups:
@@ -169,24 +169,19 @@ class ColumnarIndex:
         """Count the dictionary pages of columns, stored or not."""
         return sum(len(request.parts) for request in missing_dictionaries(self.candidates, columns, self.cost))
 
-    def fetch_indexes(
-        self,
-        requests: Sequence[PlannedRequest],
-        *,
-        must_store: bool = False,
-        report: Callable[[int], None] = lambda _: None,
-    ) -> None:
-        """Fetch and store page indexes or dictionary pages of the last plan; ``report`` gets received bytes.
+    def fetch_key_indexes(self, *, must_store: bool = False) -> None:
+        """Fetch and store the missing page indexes of the key column.
 
         Raises:
             SourceError: if a request fails.
             StoreError: if they cannot be stored, and ``must_store`` is true.
         """
+        if not (requests := self.key_indexes()):
+            return
         executor = ThreadPoolExecutor(self.source().connections, thread_name_prefix="indexes")
         try:
             for request, answer in zip(requests, executor.map(self.fetch, requests), strict=True):
                 self.take(request, answer, must_store=must_store)
-                report(len(answer.body))
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
             self.save(must_store=must_store)
