@@ -57,7 +57,7 @@ def run_query(
     question = Question(
         query, selection.crawls, selection.subsets, indexes_of, *sources, session.cost(), selection.missing
     )
-    return Captures(session, question, workers=session.workers, distinct=distinct)
+    return Captures(session, question, session.workers, distinct)
 
 
 def crawl_indexes(
@@ -101,7 +101,7 @@ def crawl_indexes(
         if index != COLUMNAR and not uncovered:
             is_outside = crawl in listed and not listed[crawl].may_have(query.from_ms, query.to_ms)
             names = partial(_listed, session)
-            cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost, names, is_outside=is_outside)
+            cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost, names, is_outside)
         return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
 
     return indexes_of
