@@ -242,7 +242,8 @@ class Bundle:
     @property
     def candidates(self) -> np.ndarray:
         """The ascending numbers of the rows that may match."""
-        return self.numbers([group.read.rows for group in self.groups])
+        runs = self.runs(group.read.rows for group in self.groups)
+        return first_rows(runs, sum(map(len, runs)))
 
     @property
     def size(self) -> int:
@@ -271,15 +272,11 @@ class Bundle:
         more = len(self.groups) - 1
         return f"{self.groups[0].where} and {more} more" if more else self.groups[0].where
 
-    def numbers(self, runs: Iterable[Iterable[range]]) -> np.ndarray:
-        """Return the numbers of rows that are given as ascending runs of each row group."""
+    def runs(self, of_groups: Iterable[Iterable[range]]) -> deque[range]:
+        """Return runs of rows, given by row group, with the numbers of the bundle."""
         starts = self.starts.tolist()
-        every = (
-            range(start + run.start, start + run.stop)
-            for start, some in zip(starts, runs, strict=False)
-            for run in some
-        )
-        return np.concatenate([np.arange(0), *(np.arange(run.start, run.stop) for run in every)])
+        every = zip(starts, of_groups, strict=False)
+        return deque(range(start + run.start, start + run.stop) for start, runs in every for run in runs)
 
     def parts(self, rows: np.ndarray) -> list[slice]:
         """Divide ascending numbers of rows by row group."""
@@ -290,6 +287,18 @@ class Bundle:
         if len(self.groups) == 1:
             return pa.repeat(values[0], len(rows))
         return values.take(positions(np.searchsorted(self.starts, rows, side="right") - 1))
+
+
+def first_rows(runs: deque[range], count: int) -> np.ndarray:
+    """Remove the first rows from ascending runs, and return their numbers."""
+    found = [np.arange(0)]
+    while count > 0:
+        run = runs.popleft()
+        if len(run) > count:
+            runs.appendleft(run[count:])
+        found.append(np.arange(run.start, min(run.stop, run.start + count)))
+        count -= len(run)
+    return np.concatenate(found)
 
 
 def bundle_sizes(plan: ReadPlan) -> Iterator[int]:
