@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Generic, TypeAlias, TypeVar
 
@@ -100,19 +100,18 @@ def tasks(plan: ReadPlan, settings: Settings, *, size: int = SLICE) -> Iterator[
     return (Task(each, settings) for each in sliced(plan, size))
 
 
+@dataclass(eq=False)
 class Workers:
     """Runs tasks with an executor."""
 
-    def __init__(self, executor: Executor, settings: Settings, *, at_once: int) -> None:
-        """Run at most ``at_once`` tasks at a time with an executor, which the caller shuts down.
-
-        Its workers must have this package. ``settings`` are those of each worker, with its share of the rate.
-        """
-        self.settings = settings
-        self._executor = executor
-        self._at_once = at_once
-        self.requests = 0
-        self.bytes = 0
+    executor: Executor
+    """Its workers must have this package; the caller shuts it down."""
+    settings: Settings
+    """Those of each worker, with its share of the rate."""
+    at_once: int
+    """Maximum tasks at a time."""
+    requests: int = field(default=0, init=False)
+    bytes: int = field(default=0, init=False)
 
     def results(
         self, every: Iterable[_Task], notify: Callable[[str], None] = lambda _: None, *, do: Callable[[_Task], Done[_T]]
@@ -129,7 +128,7 @@ class Workers:
         waiting, under_way = iter(every), deque[Future[Done[_T]]]()
         try:
             while True:
-                while len(under_way) < self._at_once and (task := next(waiting, None)):
+                while len(under_way) < self.at_once and (task := next(waiting, None)):
                     under_way.append(self._submit(do, task))
                 if not under_way:
                     return
@@ -157,7 +156,7 @@ class Workers:
 
     def _submit(self, do: Callable[[_Task], Done[_T]], task: _Task) -> Future[Done[_T]]:
         try:
-            return self._executor.submit(do, task)
+            return self.executor.submit(do, task)
         except RuntimeError as error:  # as of one that was shut down
             raise WorkersLost(f"the executor takes no work ({error}); open the catalogue with a new one") from error
 
