@@ -203,36 +203,26 @@ MOST_BYTES = 2 << 20
 """Uncompressed bytes of these rows."""
 
 
-_NO_ROWS = np.arange(0)
-
-
+@dataclass(eq=False, slots=True)
 class Bundle:
     """Row groups with the same columns and writer, and consecutive numbers of rows."""
 
-    def __init__(
-        self,
-        groups: Sequence[LoadedRowGroup],
-        decided: pa.Table | None = None,
-        rows: np.ndarray = _NO_ROWS,
-        later: Sequence[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]] = (),
-        *,
-        is_read_again: bool = False,
-        is_fresh: bool = False,
-    ) -> None:
-        """Take row groups, and what is known of them.
+    groups: Sequence[LoadedRowGroup]
+    decided: pa.Table | None = None
+    """Columns of the first wave of the chosen rows; None if all rows are read at once."""
+    rows: np.ndarray = field(default_factory=lambda: np.arange(0))
+    """Numbers of the chosen rows."""
+    later: Sequence[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]] = ()
+    """Requests for other columns."""
+    is_read_again: bool = False
+    """A row group could not be decoded before."""
+    is_fresh: bool = False
+    """Its bytes are certainly not from the cache."""
+    starts: np.ndarray = field(init=False)
+    """First rows of row groups, and the number of rows."""
 
-        Args:
-            groups: the row groups and their bytes.
-            decided: columns of the first wave of the chosen rows, or None if all are read at once.
-            rows: numbers of the chosen rows.
-            later: requests for other columns.
-            is_read_again: a row group could not be decoded before.
-            is_fresh: its bytes are certainly not from the cache.
-        """
-        self.groups, self.decided, self.rows, self.later = groups, decided, rows, later
-        self.is_read_again, self.is_fresh = is_read_again, is_fresh
-        self.starts = np.cumsum([0, *(group.read.num_rows for group in groups)])
-        """First rows of row groups, and the number of rows."""
+    def __post_init__(self) -> None:
+        self.starts = np.cumsum([0, *(group.read.num_rows for group in self.groups)])
 
     @property
     def columns(self) -> list[tuple[ColumnRead, ...]]:
