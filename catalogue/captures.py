@@ -4,15 +4,14 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import newest_first
 from catalogue.errors import UNUSABLE, FileChanged, IncompleteAnswer, QueryError
-from catalogue.formatting import ReprMixin, join_first
+from catalogue.formatting import ReprMixin
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.question import Question
@@ -20,7 +19,7 @@ from catalogue.progress import Progress
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.resolved_query import schema_of
 from catalogue.read.dataframes import dask_frame, frame_of, polars_frame
-from catalogue.read.streams import in_turns, rows_by_crawl
+from catalogue.read.streams import in_turns
 from catalogue.session import Session
 
 if TYPE_CHECKING:
@@ -36,37 +35,23 @@ _ROWS = 1 << 12
 """Rows converted to Python values at a time."""
 
 
+@dataclass(eq=False, repr=False)
 class Captures(ReprMixin):
     """The result of a query. Each use reads it again. A failed request raises SourceError."""
 
-    def __init__(
-        self,
-        session: Session,
-        question: Question,
-        *,
-        workers: "Workers | None" = None,
-        distinct: Distinct | None = None,
-    ) -> None:
-        """Take a query and the indexes of its crawls.
-
-        Args:
-            session: the session that reads.
-            question: the query and the indexes.
-            workers: read plans; None for threads of this process.
-            distinct: how duplicates are removed.
-        """
-        self.question = question
-        self._session = session
-        self._workers = workers
-        self._distinct = distinct
-        self._counts = False
-        """Whether only the number of captures is requested."""
-        self._uncounted: Counter[str] = Counter()
-        """Rows that the plan counted by an invalid index, and that were read instead."""
-        self._plan: ReadPlan | None = None
-        self._length: int | None = None
-        self._agree: Callable[[ReadPlan], None] = lambda _: None
-        self._meter: Callable[[], None] = lambda: None
+    _session: Session
+    question: Question
+    _workers: "Workers | None" = None
+    """They read plans; None for threads of this process."""
+    _distinct: Distinct | None = None
+    _counts: bool = False
+    """Whether only the number of captures is requested."""
+    _agree: Callable[[ReadPlan], None] = field(default_factory=lambda: lambda _: None)
+    _meter: Callable[[], None] = field(default_factory=lambda: lambda: None)
+    _uncounted: Counter[str] = field(default_factory=Counter, init=False)
+    """Rows that the plan counted by an invalid index, and that were read instead."""
+    _plan: ReadPlan | None = field(default=None, init=False)
+    _length: int | None = field(default=None, init=False)
 
     def _line(self) -> str:
         return self.plan._line()  # noqa: SLF001 - the captures are shown by their plan
@@ -101,8 +86,8 @@ class Captures(ReprMixin):
                 that are read in turn, with the plan of each part. An exception ends the read.
             meter: is called after each row group or read of blocks, if a limit may end the read early; as ``agree``.
         """
-        other = self._with(self.question)
-        other._plan, other._agree, other._meter = self._plan, agree, meter or (lambda: None)  # noqa: SLF001 - of this class
+        other = replace(self, _agree=agree, _meter=meter or (lambda: None))
+        other._plan = self._plan  # noqa: SLF001 - of this class
         return other
 
     @property
@@ -118,16 +103,9 @@ class Captures(ReprMixin):
         Raises:
             QueryError: if the query does not include the crawl, or its footers are not stored.
         """
-        from catalogue.key_map.key_map import file_extents, key_space
+        from catalogue.key_map.key_map import query_space
 
-        question, plan = self.question, self.plan
-        if crawl and crawl not in question.crawls:
-            raise QueryError(f"{crawl} is not among the crawls of the query: {join_first(question.crawls)}")
-        read = [each.crawl for each in plan.crawls if each.files or each.awaited]
-        stored = [each for each in ([crawl] if crawl else [*read, *question.crawls]) if question.indexes(each).columnar]
-        if not stored:
-            raise QueryError("plans of the CDX index cannot be drawn; use index='columnar'")
-        return key_space(stored[0], file_extents(self._session, stored[0], plan.index_files), plan)
+        return query_space(self._session, self.question, self.plan, crawl)
 
     def plot(self, crawl: str | None = None) -> "Picture":
         """Draw the plan as SVG: files of a crawl, their row groups and pages, and which of them are read.
@@ -201,14 +179,9 @@ class Captures(ReprMixin):
         """Return the first rows as a DataFrame; reading stops when they are found."""
         if not hasattr(n, "__index__") or n < 0:
             raise QueryError(f"invalid number of rows {n!r:.100}; use 0 or more")
-        few = self._with(self.question if self._distinct else self.question.limited(n))
-        few._distinct = self._distinct and self._distinct.limited(n)  # noqa: SLF001 - of this class
-        return few.to_pandas()
-
-    def _with(self, question: Question) -> "Captures":
-        other = copy(self)
-        other.question, other._plan, other._length, other._uncounted = question, None, None, Counter()  # noqa: SLF001 - of this class
-        return other
+        if self._distinct:
+            return replace(self, _distinct=self._distinct.limited(n)).to_pandas()
+        return replace(self, question=self.question.limited(n)).to_pandas()
 
     def batches(
         self, *, warn: bool = True, report: Callable[[Progress], None] | None = None
@@ -231,7 +204,7 @@ class Captures(ReprMixin):
         left = question.query.limit or 0
         plans: list[CrawlPlan] = []
         while left and read < len(question.crawls):
-            part = self._with(question.part(question.crawls[read : read + step]).limited(left))
+            part = replace(self, question=question.part(question.crawls[read : read + step]).limited(left))
             with closing(part._read(report, warn=warn)) as batches:  # noqa: SLF001 - of this class
                 for batch in batches:
                     left -= batch.num_rows
@@ -253,7 +226,7 @@ class Captures(ReprMixin):
         try:
             for batch in self._run(plan, report):
                 yield batch
-                returned.update(rows_by_crawl(batch))
+                returned.update(_rows_by_crawl(batch))
         except UNUSABLE as error:
             failed = self.question.failed(plan)
             # The other index may have another version of a file that changed, and other rows in another order.
@@ -276,7 +249,7 @@ class Captures(ReprMixin):
         part = question.part(question.crawls[at:])
         if question.query.limit is not None:
             part = part.limited(question.query.limit - sum(returned.values()) + skipped)
-        for batch in self._with(part)._read(report, warn=False):  # noqa: SLF001 - of this class
+        for batch in replace(self, question=part)._read(report, warn=False):  # noqa: SLF001 - of this class
             yield from [batch.slice(skipped)] if skipped < batch.num_rows else ()
             skipped = max(0, skipped - batch.num_rows)
 
@@ -293,7 +266,11 @@ class Captures(ReprMixin):
                 self._meter()
 
         question = self.question
-        events = ReadEvents(self._session.notify, self._uncount, done, question.note_version, question.note_failure)
+
+        def uncount(crawl: str, rows: int) -> None:
+            self._uncounted[crawl] += rows
+
+        events = ReadEvents(self._session.notify, uncount, done, question.note_version, question.note_failure)
         workers = self._workers
         lists = question.lists() if plan.blocks else None  # not at the end, when Python may be shutting down
         try:
@@ -317,9 +294,7 @@ class Captures(ReprMixin):
         """Return a query of the number of captures, which ``count`` reads."""
         if self._counts or self._distinct:
             return self
-        other = self._with(self.question)
-        other._counts = True  # noqa: SLF001 - of this class
-        return other
+        return replace(self, _counts=True)
 
     def __len__(self) -> int:
         """Return the number of captures, if it is known without a read; otherwise raise TypeError."""
@@ -358,13 +333,10 @@ class Captures(ReprMixin):
         found = Counter[str]()
         with self._session.bars("row groups") as bar:
             for batch in self.batches(report=bar):
-                found.update(rows_by_crawl(batch))
+                found.update(_rows_by_crawl(batch))
         found.update(self.plan.counted)
         found.subtract(self._uncounted)
         return found
-
-    def _uncount(self, crawl: str, rows: int) -> None:
-        self._uncounted[crawl] += rows
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table."""
@@ -380,7 +352,7 @@ class Captures(ReprMixin):
 
         Each stream reads again, in any thread, one batch at a time for each catalogue.
         """
-        other = self._with(self.question)  # streams that are read at the same time do not share counters
+        other = replace(self)  # streams that are read at the same time do not share counters
         batches = in_turns(other.batches(), self._session.turns)
         return pa.RecordBatchReader.from_batches(self.schema, batches).__arrow_c_stream__(requested_schema)
 
@@ -417,3 +389,9 @@ class Captures(ReprMixin):
         self._warn()
         parts = tasks(replace(plan, query=replace(plan.query, any_order=True)), settings)
         return dask_frame(list(parts), plan.schema.empty_table())
+
+
+def _rows_by_crawl(batch: pa.RecordBatch) -> dict[str, int]:
+    if "crawl" not in batch.schema.names:
+        return {"": batch.num_rows}
+    return {each["values"]: each["counts"] for each in batch.column("crawl").value_counts().to_pylist()}

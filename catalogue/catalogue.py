@@ -65,7 +65,9 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     chosen = settings or settings_for(data=data, dataset=table, notify=_warn, source=where)
     folder = Path(data) if settings and data is not None else chosen.data
     observer = (_print_event if trace else None) if isinstance(trace, bool) else trace
-    return Catalogue(Session(folder, chosen, dataset=table, executor=executor, bars=bars(progress), observer=observer))
+    return Catalogue(
+        Session(folder, chosen, dataset_name=table, executor=executor, bars=bars(progress), observer=observer)
+    )
 
 
 @checked

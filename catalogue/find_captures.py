@@ -11,7 +11,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import CatalogueError, QueryError, UncoveredColumns
 from catalogue.formatting import join_first
 from catalogue.plan.cdx_index import CdxIndex, uncovered_columns
-from catalogue.plan.columnar_index import ColumnarIndex, Scope
+from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.question import CrawlIndexes, Question
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.query import Query, resolve
@@ -56,7 +56,7 @@ def run_query(
     question = Question(
         query, selection.crawls, selection.subsets, indexes_of, *sources, session.cost(), selection.missing
     )
-    return Captures(session, question, workers=session.workers, distinct=distinct)
+    return Captures(session, question, session.workers, distinct)
 
 
 def crawl_indexes(
@@ -86,19 +86,21 @@ def crawl_indexes(
         columnar = cdx = None
         if shown and page_indexes and crawl in stored:
             files = tuple(shown.files(crawl, subsets, query))
-            scope = Scope(
+            columnar = ColumnarIndex(
                 crawl,
                 files,
                 shown.row_groups(crawl, subsets),
+                page_indexes,
+                reading,
+                cost,
                 shown.missing(crawl, subsets),
                 values=partial(shown.values, crawl),
                 by_footers=partial(shown.files, crawl, subsets, query, by_footers=True),
             )
-            columnar = ColumnarIndex(scope, page_indexes, reading, cost)
         if index != COLUMNAR and not uncovered:
             is_outside = crawl in listed and not listed[crawl].may_have(query.from_ms, query.to_ms)
             names = partial(_listed, session)
-            cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost, names, is_outside=is_outside)
+            cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost, names, is_outside)
         return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
 
     return indexes_of

@@ -235,7 +235,9 @@ class _Search:
                 self.searched.append(crawl.id)
         if chosen := found.best:
             if not chosen.exact:
-                self.substitutions.append(_substitution(url, chosen, where))
+                other = printable(chosen.capture.url or "another URL")
+                what = f"no capture of {printable(url)}{where}"
+                self.substitutions.append(f"{what}; this is {other}, which has the same key")
             return chosen
         raise self.nothing(url, redirected=redirected_in is not None)
 
@@ -300,11 +302,6 @@ def _target(found: _Candidate, location: str) -> str:
     except QueryError as error:
         message = f"{found.capture.url} redirects to {printable(location[:200])!r}, which is not a valid URL"
         raise NotArchived(f"{message}; to get the redirect itself, use follow=False") from error
-
-
-def _substitution(url: str, found: _Candidate, where: str) -> str:
-    other = printable(found.capture.url or "another URL")
-    return f"no capture of {printable(url)}{where}; this is {other}, which has the same key"
 
 
 def _distance(time: int, at: tuple[int, int] | None) -> float:

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from html import escape
 from threading import Lock, RLock, Timer
@@ -41,11 +41,6 @@ class Progress:
 Report: TypeAlias = Callable[[Progress], None]
 Bars: TypeAlias = Callable[[str], AbstractContextManager[Report]]
 """It opens a progress bar for a unit, such as ``files``."""
-
-
-@contextmanager
-def no_bar(_: str) -> Iterator[Report]:
-    yield lambda _: None
 
 
 _EMPTY: dict[str, Any] = dict.fromkeys(("rate", "received", "failed", "left"), "")
@@ -145,7 +140,7 @@ def _html(progress: Progress, unit: str) -> dict[str, str]:
 def bars(enabled: bool | None, *, clock: Callable[[], float] = time.monotonic) -> Bars:  # noqa: FBT001 - as open has it
     """Return a function that opens bars, which appear after half a second; for None on terminals and in notebooks."""
     if not (is_notebook() or is_terminal() if enabled is None else enabled):
-        return no_bar
+        return lambda _: nullcontext(lambda _: None)
 
     @contextmanager
     def bar(unit: str) -> Iterator[Report]:

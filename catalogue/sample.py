@@ -16,7 +16,6 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.arrow_arrays import positions
-from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.question import CrawlIndexes
 from catalogue.progress import Progress
@@ -55,7 +54,7 @@ class Sample(ReprMixin):
             raise QueryError(
                 "a sample needs the columnar index of all crawls of the query; harvest them, or name others"
             )
-        files = [file for each in indexes for file in each.scope.by_footers()]
+        files = [file for each in indexes for file in each.by_footers()]
         if query.limit is not None or query.ordered or captures.distinct:
             raise QueryError(
                 "a sample is drawn from all captures, without an order; leave out limit, ordered, unique and latest"
@@ -70,12 +69,12 @@ class Sample(ReprMixin):
         without_key = tuple(each.path for each in files if dataset.key not in each.footer.columns)
         self.size = size
         self.missing = (
-            *(sentence for each in indexes for sentence in each.scope.missing),
+            *(sentence for each in indexes for sentence in each.missing),
             *(f"{path} has no column {dataset.key} to find rows by" for path in without_key),
         )
         self._session = session
         self._question = captures.question
-        self._scopes = {each.crawl: each.scope for each in indexes}
+        self._indexes = {each.crawl: each for each in indexes}
         self._sizes = {(each.path, group.ordinal): group.num_rows for each in files for group in each.footer.row_groups}
         self._query = replace(query, columns=(*query.columns, *stratum), draws=True)
         self._columns = tuple(dict.fromkeys([*query.columns, *dataset.path_columns]))
@@ -96,8 +95,12 @@ class Sample(ReprMixin):
 
         @cache
         def indexes_of(crawl: str) -> CrawlIndexes:
-            scope = self._scopes[crawl].among(by_path)
-            columnar = ColumnarIndex(scope, session.page_indexes, lambda: session.rereading, session.cost())
+            columnar = replace(
+                self._indexes[crawl].among(by_path),
+                page_indexes=session.page_indexes,
+                source=lambda: session.rereading,
+                cost=session.cost(),
+            )
             return CrawlIndexes(columnar, None, is_named=True, notify=session.notify)
 
         question = replace(self._question, query=self._query, indexes=indexes_of, source=lambda: session.rereading)

@@ -4,8 +4,8 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from shutil import copyfile
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
 from catalogue.errors import QueryError
 from catalogue.plan.requests import Cost
-from catalogue.progress import Bars, Report, no_bar
+from catalogue.progress import Bars, Report
+from catalogue.progress import bars as bars_of
 from catalogue.read.streams import Turns
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.source.cache import CachedSource, RangeCache
@@ -51,50 +52,49 @@ class _SharedSources:
     rereading: PoliteSource | CachedSource
 
 
+@dataclass(eq=False, repr=False)
 class Session:
     """A data folder and a source; what is needed is opened at its first use. For one thread at a time."""
 
-    def __init__(  # noqa: PLR0913 - one parameter for each option
-        self,
-        folder: Path,
-        settings: Settings,
-        *,
-        dataset: str | None = None,
-        executor: Executor | None = None,
-        notify: Callable[[str], None] | None = None,
-        max_wait: float = math.inf,
-        clock: Callable[[], Clock] = Clock,
-        bars: Bars | None = None,
-        observer: Observer | None = None,
-        limit: RequestLimit | None = None,
-    ) -> None:
-        """Prepare a session; ``executor`` has workers that read.
+    folder: Path
+    settings: Settings
+    _: KW_ONLY
+    dataset_name: str | None = None
+    """None for Common Crawl's index."""
+    executor: Executor | None = None
+    """Its workers read."""
+    notify: Callable[[str], None] = lambda _: None
+    """Called with sentences for the user."""
+    max_wait: float = math.inf
+    """A request that must wait longer than these seconds raises ``Throttled`` at once."""
+    clock: Callable[[], Clock] = Clock
+    bars: Bars = field(default_factory=lambda: bars_of(enabled=False))
+    observer: Observer | None = None
+    """Called after each request; neither it nor ``limit`` counts those of workers."""
+    limit: RequestLimit | None = None
+    data: Path = field(init=False)
+    store_path: Path = field(init=False)
+    turns: Turns = field(default_factory=Turns, init=False)
+    _shared: _SharedSources | None = None
+    _copied_database: Path | None = None
+    """A temporary metadata database, where the data folder is read-only."""
+    _shares: bool = field(default=False, init=False)
+    _opened: ExitStack = field(default_factory=ExitStack, init=False)
+    _threads: RequestThreads | None = field(default=None, init=False)
+    _sources: list[PoliteSource] = field(default_factory=list, init=False)
+    """All open ones."""
+    _snapshot: "StoredCrawls | None" = field(default=None, init=False)
+    _closed_sources: tuple[int, int] = field(default=(0, 0), init=False)
+    """Their requests and bytes."""
+    _aborted: bool = field(default=False, init=False)
 
-        ``dataset`` names one other than Common Crawl's index. ``notify`` is called with sentences for the user. A
-        request that must wait longer than ``max_wait`` seconds raises ``Throttled`` at once. ``observer`` is called
-        after each request; neither it nor ``limit`` counts those of workers.
-        """
-        if folder.is_file():
-            raise QueryError(f"{folder} is a file; name a folder for the data")
-        self.settings = settings
-        self.dataset_name = None if dataset == COMMON_CRAWL.name else dataset
-        self.folder = folder
-        self.data = folder / check_name(self.dataset_name) if self.dataset_name else folder
+    def __post_init__(self) -> None:
+        if self.folder.is_file():
+            raise QueryError(f"{self.folder} is a file; name a folder for the data")
+        if self.dataset_name == COMMON_CRAWL.name:
+            self.dataset_name = None
+        self.data = self.folder / check_name(self.dataset_name) if self.dataset_name else self.folder
         self.store_path = self.data / STORE_NAME
-        self.notify = notify or (lambda _: None)
-        self.bars = bars or no_bar
-        self.max_wait, self.clock, self.turns = max_wait, clock, Turns()
-        self._observer, self._limit, self._executor = observer, limit, executor
-        self._shares = False
-        self._shared: _SharedSources | None = None
-        self._opened = ExitStack()
-        self._threads: RequestThreads | None = None
-        self._sources: list[PoliteSource] = []  # all open ones
-        self._snapshot: StoredCrawls | None = None
-        self._closed_sources = (0, 0)  # requests and bytes
-        self._copied_database: Path | None = None
-        """A temporary metadata database, where the data folder is read-only."""
-        self._aborted = False
 
     def close(self) -> None:
         """Close everything, aborting requests; it is opened again at its next use."""
@@ -121,23 +121,9 @@ class Session:
             self._shares = True
             for name in ("reading", "rereading"):  # opened for one thread
                 self.__dict__.pop(name, None)
-        other = Session(
-            self.folder,
-            self.settings,
-            dataset=self.dataset_name,
-            executor=self._executor,
-            notify=self.notify,
-            max_wait=self.max_wait,
-            clock=self.clock,
-            bars=self.bars,
-            observer=self._observer,
-            limit=self._limit,
-        )
         if "store" in self.__dict__:
             self.writable_database()
-        other._copied_database = self._copied_database
-        other._shared = self._shared or _SharedSources(self.source, self.reading, self.rereading)
-        return other
+        return replace(self, _shared=self._shared or _SharedSources(self.source, self.reading, self.rereading))
 
     # Store and dataset
 
@@ -273,8 +259,8 @@ class Session:
             notify=self.notify,
             attempts=attempts,
             max_wait=min(self.max_wait, max_wait),
-            observer=self._observer,
-            limit=self._limit,
+            observer=self.observer,
+            limit=self.limit,
         )
         self._sources.append(source)
         if self._aborted:
@@ -295,7 +281,7 @@ class Session:
         if self._shared:
             return self._shared.reading
         is_local = "://" not in self.settings.source
-        if is_local or self._executor or not (self.settings.cache_size or self._shares):
+        if is_local or self.executor or not (self.settings.cache_size or self._shares):
             return self.source
         return self._cached(self.settings.cache / "pages", self.settings.cache_size)
 
@@ -311,7 +297,7 @@ class Session:
 
     def _cached(self, folder: Path, limit: int) -> CachedSource:
         kind = SharedSource if self._shares else CachedSource
-        return kind(self.source, RangeCache(folder, limit), self._observer)
+        return kind(self.source, RangeCache(folder, limit), self.observer)
 
     def cost(self) -> Cost:
         limiter, settings = self.source.limiter, self.settings
@@ -356,13 +342,13 @@ class Session:
         """The lists of blocks; the store is created when searches are saved."""
         from catalogue.plan.block_lists import BlockLists
 
-        def store() -> Store | None:
-            return self.store if self.store_path.exists() else None
-
-        def extents(crawl: str) -> dict[str, list[tuple[bytes, bytes, int]]]:
-            return self.metadata().extents(crawl) if self.store_path.exists() else {}
-
-        return BlockLists(lambda: self.source, store, self.create_store, extents, self.notify)
+        return BlockLists(
+            lambda: self.source,
+            lambda: self.store if self.store_path.exists() else None,
+            self.create_store,
+            lambda crawl: self.metadata().extents(crawl) if self.store_path.exists() else {},
+            self.notify,
+        )
 
     def forget_blocks(self, crawl: str) -> None:
         if "block_lists" in self.__dict__:
@@ -370,14 +356,14 @@ class Session:
 
     @cached_property
     def workers(self) -> "Workers | None":
-        if self._executor is None:
+        if self.executor is None:
             return None
         from catalogue.read.dask_cluster import machines_and_tasks
         from catalogue.read.workers import Workers
 
-        machines, at_once = machines_and_tasks(self._executor)
+        machines, at_once = machines_and_tasks(self.executor)
         settings = self.machine_settings(machines, -(-at_once // machines))
-        return Workers(self._executor, settings, at_once=2 * at_once)
+        return Workers(self.executor, settings, at_once=2 * at_once)
 
     def machine_settings(self, machines: int, at_once: int = 1) -> Settings:
         """Return the settings of one of several machines, which read ``at_once`` slices at the same time each."""
@@ -400,8 +386,6 @@ class Session:
     def temporary_folder(self) -> Path:
         return Path(self._opened.enter_context(TemporaryDirectory(prefix="catalogue-")))
 
-    @contextmanager
-    def reporting(self, report: Report | None, unit: str) -> Iterator[Report]:
+    def reporting(self, report: Report | None, unit: str) -> AbstractContextManager[Report]:
         """Yield ``report``, or else a progress bar that counts ``unit``."""
-        with nullcontext(report) if report else self.bars(unit) as found:
-            yield found
+        return nullcontext(report) if report else self.bars(unit)

@@ -246,6 +246,7 @@ def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> S
         if name not in _KNOWN:
             raise QueryError(f"{config_file()}: unknown setting {name!r}; the settings are {', '.join(_KNOWN)}")
     _of_kind(Limits, values)  # so that an invalid one is an error now
+    limits()  # kept from now on
     known = _known_hosts(values.pop("hosts", {}))
     settings = Settings(**_of_kind(Settings, values))
     hosts = _named_hosts(settings.source, known) or (Host("", settings.source),)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -62,11 +62,8 @@ class SiteReport(ReprMixin):
         """Return the report as values of JSON, with the text of robots.txt."""
         page = self.robots_txt
         archived = page and {"url": page.url, "time": page.time, "status": page.status, "text": page.text}
-        counts = {name: getattr(self, name) for name in ("pages", "redirects", "not_modified", "errors", "robots")}
-        times = {"first_fetch": self.first_fetch, "last_fetch": self.last_fetch}
-        kinds = {"types": self.types, "languages": self.languages}
-        state = {"complete": self.complete, "missing": self.missing}
-        return {"site": self.site, "crawl": self.crawl, **counts, **times, **kinds, "robots_txt": archived, **state}
+        found = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "missing"}
+        return found | {"robots_txt": archived, "complete": self.complete, "missing": self.missing}
 
     def _line(self) -> str:
         return f"of {self.site} in {self.crawl}: {plural(self.pages, 'page')}"

@@ -95,7 +95,7 @@ class Common:
                 Session(
                     chosen.data,
                     chosen,
-                    dataset=self.table,
+                    dataset_name=self.table,
                     executor=executor,
                     notify=self.say,
                     bars=self.bars,

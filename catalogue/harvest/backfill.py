@@ -18,7 +18,7 @@ from catalogue.errors import OF_ONE_FILE, FormatError, SourceError, StoreLocked
 from catalogue.formatting import ReprMixin, plural, several
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
-from catalogue.plan.columnar_index import ColumnarIndex, Scope
+from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Progress
 from catalogue.query.key_intervals import ALL_KEYS
@@ -140,8 +140,7 @@ class Backfill(ReprMixin):
     def prepare(self, gaps: FileMetadata) -> ReadPlan:
         """Return what to read of a file, after fetching its page indexes."""
         index = self._index(gaps)
-        if indexes := index.key_indexes():
-            index.fetch_indexes(indexes, must_store=True)
+        index.fetch_key_indexes(must_store=True)
         planned = (group for file in self._plan(index).files for group in file.row_groups)
         return self._plan(self._index(gaps.among({each.ordinal for each in planned if each.key_index is None})))
 
@@ -152,8 +151,8 @@ class Backfill(ReprMixin):
 
     def _index(self, gaps: FileMetadata) -> ColumnarIndex:
         session = self.session
-        scope = Scope(gaps.file.crawl, (gaps,), len(gaps.ordinals))
-        return ColumnarIndex(scope, session.page_indexes, lambda: session.source, session.cost())
+        source, count = (lambda: session.source), len(gaps.ordinals)
+        return ColumnarIndex(gaps.file.crawl, (gaps,), count, session.page_indexes, source, session.cost())
 
 
 class _Filling:

@@ -8,7 +8,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import OF_ONE_FILE, QueryError
 from catalogue.formatting import comma_separated, join_first, plural, size
 from catalogue.harvest.harvest import VALUES, Harvested
-from catalogue.plan.columnar_index import ColumnarIndex, Scope
+from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.progress import Progress
 from catalogue.query.resolved_query import check_columns
 from catalogue.session import Session
@@ -94,5 +94,5 @@ def harvest_values(
 
 def dictionary_index(session: Session, crawl: str, subsets: Sequence[str]) -> ColumnarIndex:
     files = session.metadata().files(crawl, subsets if session.dataset == COMMON_CRAWL else ())
-    scope = Scope(crawl, tuple(files), sum(len(file.ordinals) for file in files))
-    return ColumnarIndex(scope, session.page_indexes, lambda: session.source, session.cost())
+    count = sum(len(file.ordinals) for file in files)
+    return ColumnarIndex(crawl, tuple(files), count, session.page_indexes, lambda: session.source, session.cost())

@@ -71,7 +71,7 @@ class JoinScope:
     def missing(self, crawl: str, index: str) -> tuple[str, ...]:
         """Return sentences about files that are not stored, and may have captures."""
         columnar = self._indexes_of(crawl).columnar if index == COLUMNAR else None
-        return columnar.scope.missing if columnar else ()
+        return columnar.missing if columnar else ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -89,7 +89,7 @@ class JoinScope:
         """Return the captures of a slice by the other index; None if it is not stored, or costs far more than this."""
         indexes, by_cdx = self._indexes_of(each.crawl), each.index == COLUMNAR
         has_list = indexes.cdx is not None and each.crawl in self._session.block_lists.stored
-        has_footers = indexes.columnar is not None and not indexes.columnar.scope.missing
+        has_footers = indexes.columnar is not None and not indexes.columnar.missing
         if self._index != AUTO or not (has_list if by_cdx else has_footers):
             return None
         captures = self.captures(replace(each, index=CDX if by_cdx else COLUMNAR), lookups)
@@ -135,7 +135,7 @@ class JoinScope:
         indexes, dataset = self._indexes_of(crawl), self._session.dataset
         has_list = crawl in self._session.block_lists.stored
         # Without --index columnar, footers answer only where all of them are stored.
-        columnar = indexes.columnar is not None and not (self._index == AUTO and indexes.columnar.scope.missing)
+        columnar = indexes.columnar is not None and not (self._index == AUTO and indexes.columnar.missing)
         cdx = indexes.cdx is not None and (has_list or (not columnar and keys.patterns <= _SEARCHED))
         found = [CDX] * cdx + [COLUMNAR] * columnar
         if not found:

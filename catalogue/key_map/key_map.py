@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from catalogue.formatting import plural
+from catalogue.errors import QueryError
+from catalogue.formatting import join_first, plural
 from catalogue.parquet.page_index import ColumnIndex
 from catalogue.query.literals import with_literals
 from catalogue.surt import KeyInterval, shared_prefix, text_after, text_from
@@ -19,6 +20,7 @@ from catalogue.surt import KeyInterval, shared_prefix, text_after, text_from
 if TYPE_CHECKING:
     from catalogue.plan.crawl_plan import PlannedRowGroup
     from catalogue.plan.plan import ReadPlan
+    from catalogue.plan.question import Question
     from catalogue.session import Session
 
 MAX_FILES, MAX_ROW_GROUPS = 4, 4
@@ -179,6 +181,17 @@ class KeySpace:
             have = "has" if self.without_bounds == 1 else "have"
             found.append(f"{plural(self.without_bounds, 'row group')} {have} no bounds, and may hold any key.")
         return found
+
+
+def query_space(session: "Session", question: "Question", plan: "ReadPlan", crawl: str | None) -> KeySpace:
+    """Lay out a crawl of a query; see ``Captures.space``."""
+    if crawl and crawl not in question.crawls:
+        raise QueryError(f"{crawl} is not among the crawls of the query: {join_first(question.crawls)}")
+    read = [each.crawl for each in plan.crawls if each.files or each.awaited]
+    stored = [each for each in ([crawl] if crawl else [*read, *question.crawls]) if question.indexes(each).columnar]
+    if not stored:
+        raise QueryError("plans of the CDX index cannot be drawn; use index='columnar'")
+    return key_space(stored[0], file_extents(session, stored[0], plan.index_files), plan)
 
 
 def key_space(crawl: str, files: Sequence[FileExtent], plan: "ReadPlan") -> KeySpace:

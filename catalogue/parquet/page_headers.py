@@ -1,8 +1,7 @@
 """Decode and check page headers."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import DATA_PAGES, DICTIONARY_ENCODINGS, ColumnChunk
@@ -45,11 +44,9 @@ _UNKNOWN: Final = -1
 _NO_DETAILS: Final = [0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN]
 
 
-@dataclass(init=False, slots=True)
-class PageHeader:
-    """A decoded page header; immutable, see ``ByteRange``."""
+class PageHeader(NamedTuple):
+    """A decoded page header."""
 
-    data_page: bool
     size: int
     """Compressed bytes, including this header."""
     inflated: int
@@ -58,28 +55,10 @@ class PageHeader:
     """Values, including nulls; rows of a flat column."""
     encoding: int | None
     """Encoding of the values; None if unknown, and for other pages."""
+    data_page: bool
     has_crc: bool
-    levels: int | None
+    levels: int | None = None
     """Encoding of the definition levels, in version 1."""
-
-    def __init__(
-        self,
-        size: int,
-        inflated: int,
-        num_values: int,
-        encoding: int | None,
-        levels: int | None = None,
-        *,
-        data_page: bool,
-        has_crc: bool,
-    ) -> None:
-        self.data_page = data_page
-        self.size = size
-        self.inflated = inflated
-        self.num_values = num_values
-        self.encoding = encoding
-        self.has_crc = has_crc
-        self.levels = levels
 
     @property
     def needs_dictionary(self) -> bool:
@@ -128,9 +107,9 @@ def _page_header(reader: Reader, start: int) -> PageHeader:
         inflated,
         values,
         None if encoding == _UNKNOWN else encoding,
+        data_page,
+        has_crc,
         None if levels == _UNKNOWN else levels,
-        data_page=data_page,
-        has_crc=has_crc,
     )
 
 

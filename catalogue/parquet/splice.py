@@ -14,8 +14,7 @@ from catalogue.commoncrawl.gzip_members import crc32, pieces_by_isal
 from catalogue.errors import BadManifest
 from catalogue.parquet.model import CODECS, DATA_PAGES, MAGIC, PHYSICAL_TYPES, ColumnChunk, with_trailer
 from catalogue.parquet.page_headers import PageHeader
-from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader, ThriftError
-from catalogue.parquet.thrift_encode import encode_list, encode_struct
+from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader, ThriftError, encode_list, encode_struct
 
 
 class ChunkPages(NamedTuple):

@@ -1,10 +1,11 @@
-"""Thrift's compact protocol: bounded decoding; see ``thrift_encode`` for the other direction.
+"""Thrift's compact protocol: bounded decoding, and encoding.
 
 The part that Parquet's metadata needs (apache/thrift, doc/specs/thrift-compact-protocol.md). A struct is decoded to a
 dict by field number, a map to a list of pairs.
 """
 
 import struct as _struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from catalogue.settings import limits
@@ -358,3 +359,62 @@ def typed(value: object, kind: type[_T]) -> _T:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         raise TypeError(f"{type(value).__name__} instead of {kind.__name__}")
     return value
+
+
+def encode_struct(fields: Sequence[tuple[int, int, Any]]) -> bytes:
+    """Encode a struct from (number, kind, value) in ascending order; None leaves a field out."""
+    out = bytearray()
+    previous = 0
+    for number, kind, value in fields:
+        if value is None:
+            continue
+        shown = kind if kind > BOOLEAN_FALSE else BOOLEAN_TRUE if value else BOOLEAN_FALSE
+        delta = number - previous
+        if 0 < delta <= 15:  # noqa: PLR2004
+            out.append(delta << 4 | shown)
+        else:
+            out.append(shown)
+            out += encode_integer(number)
+        if shown > BOOLEAN_FALSE:
+            out += _encoded(kind, value)
+        previous = number
+    out.append(_STOP)
+    return bytes(out)
+
+
+def encode_list(kind: int, values: Sequence[Any]) -> bytes:
+    """Encode a list of values of one kind; structs must be encoded already."""
+    count = len(values)
+    head = bytes([count << 4 | kind]) if count < _SMALL_LIST else bytes([0xF0 | kind]) + encode_varint(count)
+    return head + b"".join([_encoded(kind, value) for value in values])
+
+
+def _encoded(kind: int, value: Any) -> bytes:  # noqa: ANN401
+    match kind:
+        case 4 | 5 | 6:
+            return encode_integer(value)
+        case 8:
+            return encode_varint(len(value)) + bytes(value)
+        case 9 | 10 | 12:
+            return bytes(value)
+        case 1 | 2:
+            return bytes([BOOLEAN_TRUE if value else BOOLEAN_FALSE])
+        case 3:
+            return int(value).to_bytes(1, signed=True)
+    raise ThriftError(f"cannot write kind {kind}")
+
+
+def encode_integer(number: int) -> bytes:
+    return encode_varint((number << 1) ^ (number >> 63) if number < 0 else number << 1)
+
+
+def encode_varint(number: int) -> bytes:
+    if 0 <= number <= 0x7F:  # noqa: PLR2004 - most numbers end here
+        return bytes((number,))
+    number &= 0xFFFF_FFFF_FFFF_FFFF
+    out = bytearray()
+    while number > 0x7F:  # noqa: PLR2004 - the continuation bit
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

@@ -7,8 +7,7 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT
-from catalogue.parquet.thrift_encode import encode_list, encode_struct, encode_varint
+from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct, encode_varint
 
 MOST_ROWS: Final = 256
 """Rows of a row group, so that an index into a dictionary has one byte."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import TypeAlias
 
@@ -20,16 +21,8 @@ from catalogue.cdx.list_search import (
     SearchCost,
     predict_from,
 )
-from catalogue.commoncrawl.crawls import (
-    newest_first,
-)
-from catalogue.errors import (
-    CatalogueError,
-    FileChanged,
-    NotFound,
-    StoreDamaged,
-    StoreError,
-)
+from catalogue.commoncrawl.crawls import newest_first
+from catalogue.errors import CatalogueError, FileChanged, NotFound, StoreDamaged, StoreError
 from catalogue.plan.crawl_plan import ListSearch
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource
@@ -124,38 +117,29 @@ Extents: TypeAlias = Callable[[str], dict[str, list[tuple[bytes, bytes, int]]]]
 """Row groups of a crawl by subset; see ``list_search.predict_from``."""
 
 
+@dataclass(eq=False, slots=True)
 class BlockLists:
     """Lists of blocks by crawl. ``save`` stores what searches read."""
 
-    def __init__(
-        self,
-        source: Callable[[], PoliteSource],
-        store: Callable[[], Store | None],
-        create_store: Callable[[], Store],
-        extents: Extents,
-        notify: Callable[[str], None],
-    ) -> None:
-        """Prepare; nothing is opened.
-
-        ``create_store`` makes a store if there is none, or raises StoreError; predictions use ``extents``. ``notify``
-        is called with a sentence if a stored list is damaged; it is then searched at the source.
-        """
-        self._source = source
-        self._store = store
-        self._create_store = create_store
-        self._extents = extents
-        self._notify = notify
-        self._lists: dict[str, AnyList] = {}
-        self._stored: dict[str, None] = {}
-        """Crawls whose lists are stored, newest first."""
-        self._predictors: dict[str, Predictor] = {}
-        self._sizes: dict[str, int | None] = {}
-        """Bytes of lists like that of a crawl."""
-        self._versions: dict[str, dict[str, FileVersion]] = {}
-        """Versions of the files with blocks, by crawl and path."""
-        self._unsaved: set[str] = set()
-        """Crawls with new versions."""
-        self._state = ""
+    _source: Callable[[], PoliteSource]
+    _store: Callable[[], Store | None]
+    _create_store: Callable[[], Store]
+    """It makes a store if there is none, or raises StoreError."""
+    _extents: Extents
+    """Predictions use them."""
+    _notify: Callable[[str], None]
+    """Called with a sentence if a stored list is damaged; it is then searched at the source."""
+    _lists: dict[str, AnyList] = field(default_factory=dict, init=False)
+    _stored: dict[str, None] = field(default_factory=dict, init=False)
+    """Crawls whose lists are stored, newest first."""
+    _predictors: dict[str, Predictor] = field(default_factory=dict, init=False)
+    _sizes: dict[str, int | None] = field(default_factory=dict, init=False)
+    """Bytes of lists like that of a crawl."""
+    _versions: dict[str, dict[str, FileVersion]] = field(default_factory=dict, init=False)
+    """Versions of the files with blocks, by crawl and path."""
+    _unsaved: set[str] = field(default_factory=set, init=False)
+    """Crawls with new versions."""
+    _state: str = field(default="", init=False)
 
     @property
     def stored(self) -> list[str]:

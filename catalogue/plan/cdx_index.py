@@ -2,30 +2,16 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
 
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
 from catalogue.cdx.lines import COLUMNS
-from catalogue.cdx.list_search import USUAL, ClusterSearch
-from catalogue.commoncrawl.crawls import (
-    CDX,
-    has_columnar_index,
-    may_be_unlisted,
-    no_columnar_index,
-    suggest_crawl,
-)
-from catalogue.errors import (
-    UNUSABLE,
-    CatalogueError,
-    FileChanged,
-    NotFound,
-    NotHarvested,
-    QueryError,
-    UnknownCrawl,
-)
+from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor
+from catalogue.commoncrawl.crawls import CDX, has_columnar_index, may_be_unlisted, no_columnar_index, suggest_crawl
+from catalogue.errors import UNUSABLE, CatalogueError, FileChanged, NotFound, NotHarvested, QueryError, UnknownCrawl
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.block_lists import BlockLists, estimate_search
 from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
@@ -75,34 +61,22 @@ def uncovered_columns(query: ResolvedQuery) -> list[str]:
     return [name for name in dict.fromkeys(read) if name not in COLUMNS]
 
 
+@dataclass(eq=False, slots=True)
 class CdxIndex:
     """Plans queries from the list of blocks, and searches it where it is not stored."""
 
-    def __init__(
-        self,
-        crawl: str,
-        subsets: Sequence[str],
-        lists: BlockLists,
-        source: Callable[[], AnySource],
-        cost: Cost,
-        listed: Callable[[], Collection[str]],
-        *,
-        is_outside: bool = False,
-    ) -> None:
-        """Prepare; ``listed`` returns the list of crawls, or nothing if it cannot be fetched.
-
-        A crawl ``is_outside`` if it was fetched at other times than those of the query.
-        """
-        self.crawl = crawl
-        self._subsets = tuple(subsets)
-        self._lists = lists
-        self._source = source
-        self._cost = cost
-        self._listed = listed
-        self._failure: CatalogueError | None = None
-        """An error of a search, which the next plan raises."""
-        self._predict = USUAL
-        self._is_outside = is_outside
+    crawl: str
+    _subsets: tuple[str, ...]
+    _lists: BlockLists
+    _source: Callable[[], AnySource]
+    _cost: Cost
+    _listed: Callable[[], Collection[str]]
+    """It returns the list of crawls, or nothing if it cannot be fetched."""
+    _is_outside: bool
+    """The crawl was fetched at other times than those of the query."""
+    _failure: CatalogueError | None = field(default=None, init=False)
+    """An error of a search, which the next plan raises."""
+    _predict: Predictor = field(default=USUAL, init=False)
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
         """Plan a query.

@@ -58,57 +58,45 @@ class PageIndexes:
         return {ordinal: indexes for ordinal, indexes in found.items() if indexes}
 
 
-def _no_values(_: Container[str]) -> CrawlValues | None:
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The row groups of a crawl that a query may have to read."""
+@dataclass(eq=False, slots=True)
+class ColumnarIndex:
+    """Plans queries of a crawl, and fetches and stores missing page indexes."""
 
     crawl: str
     candidates: tuple[FileMetadata, ...]
     """Files that may contain matching rows."""
     considered: int
     """Row groups of the requested subsets."""
+    page_indexes: PageIndexes
+    source: Callable[[], AnySource]
+    cost: Cost
     missing: tuple[str, ...] = ()
     """A sentence for each incompletely stored subset."""
-    drawn: Mapping[str, Mapping[int, DrawnRows]] | None = field(default=None, compare=False)
+    drawn: Mapping[str, Mapping[int, DrawnRows]] | None = None
     """Drawn rows by path and row group; None for all."""
-    values: Callable[[Container[str]], CrawlValues | None] = field(default=_no_values, compare=False)
+    values: Callable[[Container[str]], CrawlValues | None] = lambda _: None
     """It returns the stored values of some columns."""
-    by_footers: Callable[[], Sequence[FileMetadata]] = field(default=tuple, compare=False)
+    by_footers: Callable[[], Sequence[FileMetadata]] = tuple
     """It returns files that may match by their footers alone, so that samples are drawn from the same row groups."""
+    _files: dict[str, FileMetadata] = field(default_factory=dict, init=False)
+    """Files of the last plan, by path."""
+    _fetched: dict[tuple[str, int], Indexes] = field(default_factory=dict, init=False)
+    """Indexes by path and row group, in case they cannot be stored."""
+    _unsaved: dict[str, dict[int, Indexes]] = field(default_factory=dict, init=False)
 
-    def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "Scope":
-        """Keep the files and row groups with drawn rows."""
+    def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "ColumnarIndex":
+        """Return the index of the files and row groups with drawn rows."""
         chosen = (each.among(drawn[each.path]) for each in self.candidates if each.path in drawn)
         return replace(self, candidates=tuple(sorted(chosen, key=attrgetter("path"))), missing=(), drawn=drawn)
 
-
-class ColumnarIndex:
-    """Plans queries, and fetches and stores missing page indexes."""
-
-    def __init__(self, scope: Scope, indexes: PageIndexes, source: Callable[[], AnySource], cost: Cost) -> None:
-        self.scope = scope
-        self.crawl = scope.crawl
-        self._indexes = indexes
-        self._source = source
-        self._cost = cost
-        self._files: dict[str, FileMetadata] = {}
-        """Files of the last plan, by path."""
-        self._fetched: dict[tuple[str, int], Indexes] = {}
-        """Indexes by path and row group, in case they cannot be stored."""
-        self._unsaved: dict[str, dict[int, Indexes]] = {}
-
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
-        files, scope = self._metadata(), self.scope
+        files = self._metadata()
         plan_rest = partial(
-            plan_files, query, self.crawl, cost=self._cost, considered=scope.considered, missing=scope.missing
+            plan_files, query, self.crawl, cost=self.cost, considered=self.considered, missing=self.missing
         )
         if query.where is None:
             return plan_rest(files)
-        ruled_out = rule_out(query, files, self._values(query), self._cost)
+        ruled_out = rule_out(query, files, self._values(query), self.cost)
         rest = ruled_out.rest(files)
         plan = plan_rest(rest, matching=ruled_out.matching)
         return replace(
@@ -121,17 +109,17 @@ class ColumnarIndex:
     def possible(self, query: ResolvedQuery) -> set[Place]:
         """Return the row groups that may match by their keys and stored values."""
         stored = self._values(query)
-        found = {(file.path, ordinal) for file in self.scope.candidates for ordinal in file.ordinals}
+        found = {(file.path, ordinal) for file in self.candidates for ordinal in file.ordinals}
         return found - stored.ruled_out(query) if stored else found
 
     def _values(self, query: ResolvedQuery) -> CrawlValues | None:
         tested = {*tested_alone(query), *tested_alone(query.of(untyped=True))}
-        return self.scope.values(tested) if tested else None
+        return self.values(tested) if tested else None
 
     def _metadata(self) -> list[FileMetadata]:
-        source, store = self._source(), self._indexes.store
+        source, store = self.source(), self.page_indexes.store
         states = store.state(), store.index_state()
-        found = [self._file(each, source, states) for each in self.scope.candidates]
+        found = [self._file(each, source, states) for each in self.candidates]
         self._files = {each.path: each for each in found}
         return found
 
@@ -142,16 +130,16 @@ class ColumnarIndex:
         def indexes(ordinal: int) -> Indexes | None:
             nonlocal of_file
             if of_file is None:
-                of_file = self._indexes.of(path, stored, candidate.ordinals, states)
+                of_file = self.page_indexes.of(path, stored, candidate.ordinals, states)
             fetched, known = self._fetched.get((path, ordinal)), of_file.get(ordinal)
             return known.joined(fetched) if known and fetched else known or fetched
 
         cached = tuple(source.cached_ranges(path, stored.version)) if isinstance(source, CachedSource) else ()
-        drawn = self.scope.drawn[path] if self.scope.drawn is not None else None
+        drawn = self.drawn[path] if self.drawn is not None else None
         return replace(candidate, indexes=indexes, cached=cached, drawn=drawn)
 
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
-        key, gap = self._indexes.dataset.key, self._cost.max_gap
+        key, gap = self.page_indexes.dataset.key, self.cost.max_gap
         return tuple(fetch for file in self._metadata() for fetch in key_indexes(file, key, gap))
 
     def key_bounds(self) -> list[list[tuple[Bounds, int]]]:
@@ -162,8 +150,8 @@ class ColumnarIndex:
         Raises:
             SourceError: if page indexes cannot be fetched.
         """
-        key = self._indexes.dataset.key
-        self.fetch_indexes(self.key_indexes())
+        key = self.page_indexes.dataset.key
+        self.fetch_key_indexes()
         found = []
         for file in self._metadata():
             for group in file.footer.row_groups:
@@ -175,30 +163,25 @@ class ColumnarIndex:
 
     def missing_dictionaries(self, columns: Sequence[str]) -> tuple[PlannedRequest, ...]:
         """Return requests for the dictionary pages of columns that are not stored."""
-        return tuple(missing_dictionaries(self._metadata(), columns, self._cost))
+        return tuple(missing_dictionaries(self._metadata(), columns, self.cost))
 
     def dictionary_pages(self, columns: Sequence[str]) -> int:
         """Count the dictionary pages of columns, stored or not."""
-        return sum(len(request.parts) for request in missing_dictionaries(self.scope.candidates, columns, self._cost))
+        return sum(len(request.parts) for request in missing_dictionaries(self.candidates, columns, self.cost))
 
-    def fetch_indexes(
-        self,
-        requests: Sequence[PlannedRequest],
-        *,
-        must_store: bool = False,
-        report: Callable[[int], None] = lambda _: None,
-    ) -> None:
-        """Fetch and store page indexes or dictionary pages of the last plan; ``report`` gets received bytes.
+    def fetch_key_indexes(self, *, must_store: bool = False) -> None:
+        """Fetch and store the missing page indexes of the key column.
 
         Raises:
             SourceError: if a request fails.
             StoreError: if they cannot be stored, and ``must_store`` is true.
         """
-        executor = ThreadPoolExecutor(self._source().connections, thread_name_prefix="indexes")
+        if not (requests := self.key_indexes()):
+            return
+        executor = ThreadPoolExecutor(self.source().connections, thread_name_prefix="indexes")
         try:
             for request, answer in zip(requests, executor.map(self.fetch, requests), strict=True):
                 self.take(request, answer, must_store=must_store)
-                report(len(answer.body))
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
             self.save(must_store=must_store)
@@ -206,10 +189,10 @@ class ColumnarIndex:
     def fetch(self, request: PlannedRequest) -> Response:
         """Request page indexes or dictionary pages; thread-safe."""
         reads_values = any(part.purpose is Purpose.DICTIONARY for part in request.parts)
-        source, path, pin = self._source(), request.path, self._files[request.path].stored.version
+        source, path, pin = self.source(), request.path, self._files[request.path].stored.version
         with requests_for(request.reason if reads_values else "page index"):
             answer = source.get(path, request.range, pin=pin)
-            footer, key = self._files[path].footer, self._indexes.dataset.key
+            footer, key = self._files[path].footer, self.page_indexes.dataset.key
             if has_damage(self._cut(request, answer), footer, key):  # also if the file has it, which is stored then
                 drop_cached(source, path, pin, [request.range])
                 answer = source.get(path, request.range, pin=pin)
@@ -219,7 +202,7 @@ class ColumnarIndex:
         """Return the page indexes or dictionary pages of a response, by row group."""
         footer = self._files[request.path].footer
         return cut_dictionaries(request, answer.body) or cut_indexes(
-            footer, self._indexes.dataset.key, answer.body, request.range.start
+            footer, self.page_indexes.dataset.key, answer.body, request.range.start
         )
 
     def take(self, request: PlannedRequest, answer: Response, *, must_store: bool = False) -> None:
@@ -244,4 +227,4 @@ class ColumnarIndex:
             stored = self._files[path].stored
             added.append((path, encode_indexes(indexes, stored), stored))
         with nullcontext() if must_store else suppress(StoreError):
-            self._indexes.store.add_all_indexes(added)
+            self.page_indexes.store.add_all_indexes(added)

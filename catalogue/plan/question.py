@@ -62,7 +62,7 @@ def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False
         return replace(by_cdx, why=str(refusals[COLUMNAR]).partition(";")[0])
     if columnar is None:
         return by_cdx if indexes.is_named else _without_footers(by_cdx)
-    if by_cdx.search and query.is_of_everything and not columnar.scope.missing:
+    if by_cdx.search and query.is_of_everything and not columnar.missing:
         return replace(columnar.plan(query), why="the CDX index would have to be read completely")
     why = _why_cdx(by_cdx, columnar, explain=explain)
     if why and not explain:
@@ -84,23 +84,23 @@ def _plan_by_cdx(indexes: CrawlIndexes, cdx: CdxIndex, query: ResolvedQuery) -> 
             raise indexes.refusals[COLUMNAR] from error
         if columnar is None and isinstance(error, NotFound):
             raise cdx.no_index(query, error) from error
-        if columnar is None or (isinstance(error, QueryError) and columnar.scope.missing):
+        if columnar is None or (isinstance(error, QueryError) and columnar.missing):
             raise
         if isinstance(error, NotFound):  # the source has no list, which no user needs to know
             indexes.refusals[CDX] = error
         else:
-            indexes.refuse(columnar.scope.crawl, CDX, error)
+            indexes.refuse(columnar.crawl, CDX, error)
         return None
 
 
 def _why_cdx(plan: CrawlPlan, columnar: ColumnarIndex, *, explain: bool) -> str:
     """Return why the CDX index answers whatever the columnar one costs; empty if that is uncertain."""
-    if columnar.scope.missing:
+    if columnar.missing:
         return "not all footers of the columnar index are stored"
     if plan.requests <= 1 and plan.bytes <= plan.cost.max_gap and not explain:
         return "it takes one request"
     # Planning hundreds of files would take longer than reading the blocks.
-    files, cost = len(columnar.scope.candidates), plan.cost
+    files, cost = len(columnar.candidates), plan.cost
     if files and not plan.search and _MUCH_CHEAPER * plan.price < cost.price(files, 0) + cost.latency:
         return f"{plural(files, 'file')} of the columnar index may match"
     return ""
@@ -242,6 +242,6 @@ class Question:
         columnar = indexes.columnar
         if index == CDX:
             self.lists().drop(crawl)
-        can_answer = indexes.cdx if index == COLUMNAR else columnar and not columnar.scope.missing
+        can_answer = indexes.cdx if index == COLUMNAR else columnar and not columnar.missing
         if can_answer and not indexes.refusals:
             indexes.refuse(crawl, index, error)

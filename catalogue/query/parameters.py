@@ -93,12 +93,11 @@ def member_of(name: str, kind: type[_E]) -> Callable[[_E | str], _E]:
     return lambda given: given if isinstance(given, kind) else kind(check(given))  # type: ignore[arg-type]
 
 
-def _words(name: str, *, numbers: bool = True) -> Callable[..., tuple[str, ...]]:
-    return partial(several, name=name, numbers=numbers)
+_crawls = partial(several, name="crawls")
 
 
 def _texts(name: str) -> Callable[..., tuple[str, ...]]:
-    return _words(name, numbers=False)
+    return partial(several, name=name, numbers=False)
 
 
 def _names(name: str) -> Callable[[str | Iterable[str]], tuple[str, ...]]:
@@ -161,7 +160,7 @@ PARAMETERS = (
     Parameter(
         "patterns", _PATTERNS, _texts("patterns"), alias="url", empty=_NO_PATTERN, example="*.example.com", several=True
     ),
-    Parameter("crawls", _CRAWLS, _words("crawls"), alias="crawl", empty=_NO_CRAWL, example="latest", several=True),
+    Parameter("crawls", _CRAWLS, _crawls, alias="crawl", empty=_NO_CRAWL, example="latest", several=True),
     Parameter("subsets", _SUBSET, _names("subsets"), str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
     Parameter("match", _MATCH, member_of("match", Match), example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),

@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import closing
 from itertools import islice, zip_longest
+from threading import Lock
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -81,10 +82,12 @@ def fetch_blocks(
     ]
 
     failures: dict[str, CatalogueError] = {}
+    noting = Lock()
 
     def failed(crawl: str, error: CatalogueError) -> None:
-        if failures.setdefault(crawl, error) is error:
-            events.note_failure(crawl, CDX, error)
+        with noting:  # no thread raises another error of the crawl before the first one is noted
+            if failures.setdefault(crawl, error) is error:
+                events.note_failure(crawl, CDX, error)
 
     def fetch(request: BlockRequest) -> Response:
         try:

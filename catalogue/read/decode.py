@@ -25,7 +25,7 @@ from catalogue.parquet.splice import (
 )
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.query.resolved_query import without_unknown
-from catalogue.read.prefetch import Bundle, LoadedRowGroup, RowRuns
+from catalogue.read.prefetch import Bundle, LoadedRowGroup, first_rows
 from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS
 from catalogue.settings import limits
 
@@ -52,25 +52,25 @@ def decode(
     Raises:
         BadFooter: if the bytes are not the pages of the column.
     """
-    runs = RowRuns(
-        bundle, (read.rows if group.read.rows else () for group, read in zip(bundle.groups, reads, strict=True))
-    )
-    needed = runs.count if rows is None or not len(rows) else runs.until(rows[-1])
+    runs = bundle.runs(read.rows if group.read.rows else () for group, read in zip(bundle.groups, reads, strict=True))
+    end = int(bundle.starts[-1] if rows is None or not len(rows) else rows[-1] + 1)
+    needed = sum(len(range(run.start, min(run.stop, end))) for run in runs)
     at = 0
     try:
         pieces = [_piece(group, read) for group, read in zip(bundle.groups, reads, strict=True) if group.read.rows]
         if not pieces:
             return
         most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, _value_size(pieces))))
-        is_int96 = reads[0].chunk.column.physical_type == "INT96"
+        is_common = pa.types.is_timestamp(kind) and kind.unit == "ms"  # times of Common Crawl
+        is_fine = reads[0].chunk.column.physical_type == "INT96" and not is_common
         for spliced in _spliced(pieces, bundle.groups[0].file.created_by):
-            if is_int96 and not _is_in_milliseconds(kind):
+            if is_fine:
                 some = _from_int96(spliced, min(most, needed - at))
             else:
                 some = _values(spliced, min(most, needed - at), "ms")
             for piece in some:
                 values = piece if piece.type == kind else piece.cast(kind)
-                yield runs.between(at, at + len(values)), values
+                yield first_rows(runs, len(values)), values
                 at += len(values)
                 if at >= needed:
                     return
@@ -89,11 +89,6 @@ def _values(spliced: pa.Buffer, rows: int, unit: str) -> Iterator[pa.Array]:
     )
     for batch in file.iter_batches(rows, use_threads=False):
         yield batch.column(0)
-
-
-def _is_in_milliseconds(kind: pa.DataType) -> bool:
-    """Return whether a column has the type of Common Crawl's times, whose INT96 values are milliseconds."""
-    return bool(pa.types.is_timestamp(kind) and kind.unit == "ms")
 
 
 def _from_int96(spliced: pa.Buffer, rows: int) -> Iterator[pa.Array]:

@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, groupby, islice
+from operator import itemgetter
 from tempfile import TemporaryFile
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.atomic_files import named
-from catalogue.parquet.arrow_arrays import ascends, booleans, integers, joined, positions, text, true_positions
+from catalogue.parquet.arrow_arrays import ascends, integers, joined, positions, text, true_positions
 from catalogue.plan.plan import ReadPlan, sections
 from catalogue.query.key_intervals import as_bytes
 from catalogue.query.resolved_query import schema_of
@@ -97,12 +98,14 @@ def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table])
         yield inorder.slice(start, BATCH_ROWS).cast(schema)
 
 
-def leasts_after(plan: ReadPlan) -> list[bytes]:
-    """Return for each row group a lower bound of the keys after it in its section; ``END`` for the last one."""
+def leasts_after(parts: Sequence[tuple[object, bytes]]) -> list[bytes]:
+    """Return for each part of a plan a lower bound of the keys after it in its section; ``END`` for the last one.
+
+    Parts are given by their section and a lower bound of their keys.
+    """
     found: list[bytes] = []
-    for section in sections(plan):
-        leasts = [group.least for file in section.files for group in file.row_groups]
-        found += [*accumulate(reversed(leasts), min, initial=END)][-2::-1]
+    for _, of_section in groupby(parts, itemgetter(0)):
+        found += [*accumulate((least for _, least in reversed([*of_section])), min, initial=END)][-2::-1]
     return found
 
 
@@ -149,46 +152,6 @@ class Ascending:
 
     def slice(self, start: int, stop: int) -> "Ascending":
         return Ascending(self.rows.slice(start, stop - start), self.keys.slice(start, stop - start), self.are_distinct)
-
-
-def _order(runs: np.ndarray, columns: pa.Table, rows: np.ndarray) -> np.ndarray:
-    order = _sorted(runs, columns.select([0]).take(positions(rows)))
-    values = columns.column(0).combine_chunks().take(positions(rows[order]))
-    one, other = values[:-1], values[1:]
-    are_equal = _flags(pc.equal(one, other)) | (_flags(pc.is_null(one)) & _flags(pc.is_null(other)))
-    is_tie = are_equal & (runs[order][1:] == runs[order][:-1])
-    if columns.num_columns > 1 and is_tie.any():  # the first column, such as the time, decides nearly always
-        at = np.flatnonzero(np.isin(runs[order], runs[order][1:][is_tie]))
-        order[at] = order[at][_sorted(runs[order][at], columns.take(positions(rows[order][at])))]
-    return order
-
-
-def _sorted(runs: np.ndarray, columns: pa.Table) -> np.ndarray:
-    names = [str(number) for number in range(1 + columns.num_columns)]
-    table = pa.Table.from_arrays([positions(runs), *columns.columns], names=names)
-    return integers(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])).astype(np.int64)
-
-
-def _is_greater(columns: pa.Table, rows: np.ndarray) -> np.ndarray:
-    """Return which rows are greater than the next one."""
-    found = np.zeros(len(rows), np.bool_)
-    places = np.arange(len(rows))
-    """Rows whose first columns are equal to those of the next row."""
-    for column in columns.columns:
-        values = column.combine_chunks()
-        one, other = (values.take(positions(rows[places] + step)) for step in (0, 1))
-        is_after = _flags(pc.greater(one, other)) | (_flags(pc.is_null(one)) & _flags(pc.is_valid(other)))
-        is_before = _flags(pc.less(one, other)) | (_flags(pc.is_valid(one)) & _flags(pc.is_null(other)))
-        found[places[is_after]] = True
-        places = places[~(is_after | is_before)]
-        if not len(places):
-            break
-    return found
-
-
-def _flags(values: pa.BooleanArray) -> np.ndarray:
-    """Treat null as false."""
-    return booleans(pc.fill_null(values, fill_value=False)) if values.null_count else booleans(values)
 
 
 _MOST = 64 << 20
@@ -284,19 +247,25 @@ class WaitingRows:
         first = true_positions(pc.equal(found.keys[:-1], found.keys[1:]))
         if not len(first):
             return found.rows
-        columns = found.rows.select(self._others).combine_chunks()
-        is_wrong = _is_greater(columns, first)
-        if not is_wrong.any():
+        time = joined(found.rows.column(self._others[0]))  # which nearly always decides
+        ascend = pc.less(time.take(positions(first)), time.take(positions(first + 1)))
+        if pc.all(ascend, skip_nulls=False).as_py():
             return found.rows
-        # Sort only the runs of equal keys of which some rows are not in order.
+        # Sort only the runs of equal keys.
         runs = np.cumsum(np.diff(first, prepend=first[0] - 1) > 1)
-        is_wrong = np.isin(runs, runs[is_wrong])
-        first, runs = first[is_wrong], runs[is_wrong]
-        is_last = np.append(np.diff(runs) > 0, True)
-        rows = np.insert(first, np.flatnonzero(is_last) + 1, first[is_last] + 1)
-        runs = np.insert(runs, np.flatnonzero(is_last) + 1, runs[is_last])
+        last = np.flatnonzero(np.append(np.diff(runs) > 0, True)) + 1
+        rows = np.insert(first, last, first[last - 1] + 1)
+        columns = [
+            positions(np.insert(runs, last, runs[last - 1])),
+            *found.rows.select(self._others).take(positions(rows)).columns,
+        ]
+        names = [str(number) for number in range(len(columns))]
+        sort_keys = [(name, "ascending") for name in names]
+        at = integers(pc.sort_indices(pa.Table.from_arrays(columns, names=names), sort_keys=sort_keys)).astype(np.int64)
+        if np.array_equal(at, np.arange(len(at))):
+            return found.rows
         order = np.arange(len(found.keys))
-        order[rows] = rows[_order(runs, columns, rows)]
+        order[rows] = rows[at]
         return found.rows.combine_chunks().take(positions(order))
 
     def _spill(self) -> None:

@@ -203,13 +203,26 @@ MOST_BYTES = 2 << 20
 """Uncompressed bytes of these rows."""
 
 
+@dataclass(eq=False, slots=True)
 class Bundle:
     """Row groups with the same columns and writer, and consecutive numbers of rows."""
 
-    def __init__(self, groups: Sequence[LoadedRowGroup]) -> None:
-        self.groups = groups
-        self.starts = np.cumsum([0, *(group.read.num_rows for group in groups)])
-        """First rows of row groups, and the number of rows."""
+    groups: Sequence[LoadedRowGroup]
+    decided: pa.Table | None = None
+    """Columns of the first wave of the chosen rows; None if all rows are read at once."""
+    rows: np.ndarray = field(default_factory=lambda: np.arange(0))
+    """Numbers of the chosen rows."""
+    later: Sequence[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]] = ()
+    """Requests for other columns."""
+    is_read_again: bool = False
+    """A row group could not be decoded before."""
+    is_fresh: bool = False
+    """Its bytes are certainly not from the cache."""
+    starts: np.ndarray = field(init=False)
+    """First rows of row groups, and the number of rows."""
+
+    def __post_init__(self) -> None:
+        self.starts = np.cumsum([0, *(group.read.num_rows for group in self.groups)])
 
     @property
     def columns(self) -> list[tuple[ColumnRead, ...]]:
@@ -219,17 +232,41 @@ class Bundle:
     @property
     def candidates(self) -> np.ndarray:
         """The ascending numbers of the rows that may match."""
-        return RowRuns(self, [group.read.rows for group in self.groups]).between(0)
+        runs = self.runs(group.read.rows for group in self.groups)
+        return first_rows(runs, sum(map(len, runs)))
 
     @property
     def size(self) -> int:
-        """Bytes in memory."""
-        return sum(group.size for group in self.groups)
+        """Bytes in memory or requested."""
+        decided = self.decided.nbytes if self.decided is not None else 0
+        requested = sum(len(fetch.range) for _, fetch, _ in self.later)
+        return sum(group.size for group in self.groups) + decided + int(self.rows.nbytes) + requested
+
+    @property
+    def is_awaited(self) -> bool:
+        return not all(future.done() for _, _, future in self.later)
+
+    def cancel(self) -> None:
+        for _, _, future in self.later:
+            future.cancel()
+
+    def split(self) -> "Iterator[Bundle]":
+        """Yield the row groups, whose bytes have all arrived, one by one."""
+        assert self.decided is not None  # noqa: S101 - several row groups are chosen from
+        for n, part in enumerate(self.parts(self.rows)):
+            rows = self.rows[part] - self.starts[n]
+            yield Bundle([self.groups[n]], self.decided.slice(part.start, len(rows)), rows)
 
     @property
     def where(self) -> str:
         more = len(self.groups) - 1
         return f"{self.groups[0].where} and {more} more" if more else self.groups[0].where
+
+    def runs(self, of_groups: Iterable[Iterable[range]]) -> deque[range]:
+        """Return runs of rows, given by row group, with the numbers of the bundle."""
+        starts = self.starts.tolist()
+        every = zip(starts, of_groups, strict=False)
+        return deque(range(start + run.start, start + run.stop) for start, runs in every for run in runs)
 
     def parts(self, rows: np.ndarray) -> list[slice]:
         """Divide ascending numbers of rows by row group."""
@@ -242,31 +279,16 @@ class Bundle:
         return values.take(positions(np.searchsorted(self.starts, rows, side="right") - 1))
 
 
-class RowRuns:
-    """Runs of consecutive rows of a bundle."""
-
-    def __init__(self, bundle: Bundle, runs: Iterable[tuple[range, ...]]) -> None:
-        bounds = [
-            (start + run.start, len(run))
-            for start, of_group in zip(bundle.starts.tolist(), runs, strict=False)
-            for run in of_group
-        ]
-        starts, lengths = np.array(bounds, np.int64).reshape(-1, 2).T
-        self._starts, self._ends = starts, np.cumsum(lengths)
-        self._shifts = starts + lengths - self._ends
-        self.count = int(self._ends[-1]) if bounds else 0
-
-    def until(self, last: int) -> int:
-        """Count the rows up to ``last``, which is in a run."""
-        run = np.searchsorted(self._starts, last, side="right") - 1
-        return int(last - self._shifts[run]) + 1
-
-    def between(self, first: int, after: int | None = None) -> np.ndarray:
-        """Return numbers of rows by their positions in the runs."""
-        at = np.arange(first, self.count if after is None else after)
-        if len(self._ends) <= 1:
-            return at + self._shifts
-        return at + self._shifts[np.searchsorted(self._ends, at, side="right")]
+def first_rows(runs: deque[range], count: int) -> np.ndarray:
+    """Remove the first rows from ascending runs, and return their numbers."""
+    found = [np.arange(0)]
+    while count > 0:
+        run = runs.popleft()
+        if len(run) > count:
+            runs.appendleft(run[count:])
+        found.append(np.arange(run.start, min(run.stop, run.start + count)))
+        count -= len(run)
+    return np.concatenate(found)
 
 
 def bundle_sizes(plan: ReadPlan) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -17,13 +17,13 @@ from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_second_wave
-from catalogue.plan.requests import PlannedRequest, plan_requests
+from catalogue.plan.requests import plan_requests
 from catalogue.query.resolved_query import DRAWN_ORDER, Matching, Residual
 from catalogue.read.decode import Numbered, aligned, checked, decode, requested, valid
 from catalogue.read.key_order import KeysLeft, Piece, leasts_after, result_of
 from catalogue.read.prefetch import IN_FLIGHT, Bundle, LoadedRowGroup, Prefetcher, bundle_sizes
 from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS, ReadEvents
-from catalogue.source.checks import Response, Source
+from catalogue.source.checks import Source
 
 _FEW_ROWS = 1 << 12
 """Rows of a piece that take less time than a further piece."""
@@ -87,49 +87,6 @@ _Rows = tuple[pa.Table, bytes]
 """Rows, and a lower bound of the keys after them in the same row group."""
 
 
-class _Again(Bundle):
-    """A row group that is read again, because it could not be decoded."""
-
-    def __init__(self, group: LoadedRowGroup, *, cached: bool) -> None:
-        """Take a row group that may have ``cached`` bytes."""
-        super().__init__([group])
-        self.cached = cached
-
-
-class _Chosen(Bundle):
-    """A bundle whose rows are chosen; bytes of other columns may still be requested."""
-
-    def __init__(
-        self,
-        groups: Sequence[LoadedRowGroup],
-        rows: np.ndarray,
-        decided: pa.Table,
-        later: Sequence[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]] = (),
-    ) -> None:
-        """Take the numbers of the rows in the bundle, their columns of the first wave, and requests for others."""
-        super().__init__(groups)
-        self.rows, self.decided, self.later = rows, decided, later
-
-    @property
-    def size(self) -> int:
-        """Bytes in memory or requested."""
-        size: int = super().size + self.decided.nbytes + self.rows.nbytes
-        return size + sum(len(fetch.range) for _, fetch, _ in self.later)
-
-    @property
-    def awaited(self) -> bool:
-        return not all(future.done() for _, _, future in self.later)
-
-    def cancel(self) -> None:
-        for _, _, future in self.later:
-            future.cancel()
-
-    def split(self) -> "Iterator[_Chosen]":
-        for n, part in enumerate(self.parts(self.rows)):
-            rows = self.rows[part] - self.starts[n]
-            yield _Chosen([self.groups[n]], rows, self.decided.slice(part.start, len(rows)))
-
-
 class _Reading:
     def __init__(self, plan: ReadPlan, arrivals: Prefetcher, matching: Matching | None, events: ReadEvents) -> None:
         self._plan = plan
@@ -137,7 +94,8 @@ class _Reading:
         self._events = events
         self._residuals = {untyped: Residual(plan.query.of(untyped=untyped), matching) for untyped in (False, True)}
         self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
-        self._leasts_after = leasts_after(plan) if plan.query.is_inorder else None
+        places = [((f.file.crawl, f.file.subset), group.least) for f in plan.files for group in f.row_groups]
+        self._leasts_after = leasts_after(places) if plan.query.is_inorder else None
 
     def pieces(self) -> Generator[Piece, None, None]:
         """Yield rows, and an empty piece after each row group or bundle."""
@@ -150,11 +108,7 @@ class _Reading:
                 for _ in map(waiting.append, self._choose(Bundle(list(islice(groups, count))))):
                     size += waiting[-1].size
                 # While a row group waits for bytes, start the next ones, unless a limit may end the read early.
-                while waiting and (
-                    size > IN_FLIGHT
-                    or self._plan.query.stops_early
-                    or not (isinstance(waiting[0], _Chosen) and waiting[0].awaited)
-                ):
+                while waiting and (size > IN_FLIGHT or self._plan.query.stops_early or not waiting[0].is_awaited):
                     size -= waiting[0].size
                     done, first = done + len(waiting[0].groups), done
                     yield from self._pieces_of(waiting.popleft(), first)
@@ -164,8 +118,7 @@ class _Reading:
         finally:
             groups.close()
             for left in waiting:
-                if isinstance(left, _Chosen):
-                    left.cancel()
+                left.cancel()
 
     def _pieces_of(self, bundle: Bundle, first: int) -> Iterator[Piece]:
         if self._leasts_after is None:
@@ -202,7 +155,7 @@ class _Reading:
         else:
             yield chosen
 
-    def _decide(self, bundle: Bundle) -> _Chosen:
+    def _decide(self, bundle: Bundle) -> Bundle:
         residual = self._residuals[bundle.groups[0].read.untyped]
         query = residual.query
         candidates = bundle.candidates
@@ -235,7 +188,7 @@ class _Reading:
             columns_later = [read for read in group.read.columns if read.later and group.read.rows]
             requests = plan_second_wave(group.file, group.read.ordinal, columns_later, self._plan.cost)
             later += [(group, fetch, self._arrivals.submit(fetch)) for fetch in requests]
-        return _Chosen(chosen, rows, decided, later)
+        return Bundle(chosen, decided, rows, later)
 
     # ---- their values ----
 
@@ -243,12 +196,12 @@ class _Reading:
         """Yield the rows of a bundle; after an error, those of its row groups one by one, or read again."""
         returned = 0
         try:
-            tables = self._chosen(bundle) if isinstance(bundle, _Chosen) else self._streamed(bundle.groups[0], bundle)
+            tables = self._streamed(bundle) if bundle.decided is None else self._chosen(bundle, bundle.decided)
             for rows, least in list(tables) if len(bundle.groups) > 1 else tables:
                 returned += rows.num_rows
                 yield rows, least
         except FormatError as error:
-            if isinstance(bundle, _Chosen) and len(bundle.groups) > 1:
+            if len(bundle.groups) > 1:
                 for alone in bundle.split():
                     yield from self._rows(alone)
                 return
@@ -260,7 +213,7 @@ class _Reading:
         for _ in bundle.groups:
             self._events.done()
 
-    def _chosen(self, bundle: _Chosen) -> Iterator[_Rows]:
+    def _chosen(self, bundle: Bundle, decided: pa.Table) -> Iterator[_Rows]:
         try:
             for group, fetch, future in bundle.later:
                 group.take(fetch, future.result().body)
@@ -268,7 +221,7 @@ class _Reading:
             bundle.cancel()
         for group in bundle.groups:
             group.check(later=True)
-        decided, residual = bundle.decided, self._residuals[bundle.groups[0].read.untyped]
+        residual = self._residuals[bundle.groups[0].read.untyped]
         if decided.num_rows < _FEW_ROWS * max((column.num_chunks for column in decided.columns), default=0):
             decided = decided.combine_chunks()
         columns = {
@@ -293,7 +246,8 @@ class _Reading:
             return KeysLeft(piece.cast(pa.binary()) for piece in keys)
         return None
 
-    def _streamed(self, group: LoadedRowGroup, bundle: Bundle) -> Iterator[_Rows]:
+    def _streamed(self, bundle: Bundle) -> Iterator[_Rows]:
+        (group,) = bundle.groups
         residual = self._residuals[group.read.untyped]
         columns = {}
         keys: KeysLeft | None = None
@@ -340,10 +294,9 @@ class _Reading:
         (group,) = bundle.groups
         by_index = isinstance(why, BadPageIndex)
         if by_index:
-            is_possible = not (returned or isinstance(bundle, _Again))
+            is_possible = not (returned or bundle.is_read_again)
         else:
-            is_last = isinstance(bundle, _Again) and not bundle.cached
-            is_possible = not is_last and self._arrivals.drop_cached(group)
+            is_possible = not bundle.is_fresh and self._arrivals.drop_cached(group)
         if not is_possible:
             self._events.note_failure(group.file.file.crawl, COLUMNAR, why)
             raise why
@@ -362,7 +315,7 @@ class _Reading:
         finally:
             for _, future in arriving:
                 future.cancel()
-        return _Again(whole, cached=by_index)
+        return Bundle([whole], is_read_again=True, is_fresh=not by_index)
 
 
 def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:

@@ -4,14 +4,11 @@ import atexit
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from threading import RLock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from weakref import WeakSet
 
 from catalogue.errors import CatalogueError, SourceError
 from catalogue.source.byte_ranges import FileVersion
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -59,12 +56,6 @@ def _end() -> None:
         turns.ended = True
         if turns.lock.acquire(timeout=_LAST_WAIT):
             turns.lock.release()
-
-
-def rows_by_crawl(batch: "pa.RecordBatch") -> dict[str, int]:
-    if "crawl" not in batch.schema.names:
-        return {"": batch.num_rows}
-    return {each["values"]: each["counts"] for each in batch.column("crawl").value_counts().to_pylist()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,16 @@
 """Read plans with an executor, whose processes may be on other machines."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from catalogue.errors import (
-    UNUSABLE,
-    Blocked,
-    FormatError,
-    SourceError,
-    SourceUnavailable,
-    WorkersLost,
-)
+from catalogue.errors import UNUSABLE, Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
 from catalogue.parquet.arrow_arrays import least_and_greatest
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import cut_bounds
@@ -26,7 +19,7 @@ from catalogue.plan.plan import ReadPlan, sections
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.read.decode import decode, valid
-from catalogue.read.key_order import Piece, in_key_order, in_time_order
+from catalogue.read.key_order import Piece, in_key_order, in_time_order, leasts_after
 from catalogue.read.prefetch import Bundle, Prefetcher
 from catalogue.read.reader import batches_of, limited, read
 from catalogue.read.streams import ReadEvents
@@ -107,19 +100,18 @@ def tasks(plan: ReadPlan, settings: Settings, *, size: int = SLICE) -> Iterator[
     return (Task(each, settings) for each in sliced(plan, size))
 
 
+@dataclass(eq=False)
 class Workers:
     """Runs tasks with an executor."""
 
-    def __init__(self, executor: Executor, settings: Settings, *, at_once: int) -> None:
-        """Run at most ``at_once`` tasks at a time with an executor, which the caller shuts down.
-
-        Its workers must have this package. ``settings`` are those of each worker, with its share of the rate.
-        """
-        self.settings = settings
-        self._executor = executor
-        self._at_once = at_once
-        self.requests = 0
-        self.bytes = 0
+    executor: Executor
+    """Its workers must have this package; the caller shuts it down."""
+    settings: Settings
+    """Those of each worker, with its share of the rate."""
+    at_once: int
+    """Maximum tasks at a time."""
+    requests: int = field(default=0, init=False)
+    bytes: int = field(default=0, init=False)
 
     def results(
         self, every: Iterable[_Task], notify: Callable[[str], None] = lambda _: None, *, do: Callable[[_Task], Done[_T]]
@@ -136,7 +128,7 @@ class Workers:
         waiting, under_way = iter(every), deque[Future[Done[_T]]]()
         try:
             while True:
-                while len(under_way) < self._at_once and (task := next(waiting, None)):
+                while len(under_way) < self.at_once and (task := next(waiting, None)):
                     under_way.append(self._submit(do, task))
                 if not under_way:
                     return
@@ -164,7 +156,7 @@ class Workers:
 
     def _submit(self, do: Callable[[_Task], Done[_T]], task: _Task) -> Future[Done[_T]]:
         try:
-            return self._executor.submit(do, task)
+            return self.executor.submit(do, task)
         except RuntimeError as error:  # as of one that was shut down
             raise WorkersLost(f"the executor takes no work ({error}); open the catalogue with a new one") from error
 
@@ -183,23 +175,17 @@ class Workers:
             if query.ordered:
                 tables = in_time_order(plan, part.schema, tables)
             elif query.is_inorder:
-                pieces = map(Piece, tables, _leasts_after([each.plan for each in parts]))
+                pieces = map(Piece, tables, leasts_after([_place(each.plan) for each in parts]))
                 tables = in_key_order(plan, repeat(pieces, len(sections(plan))))
             for rows in tables if query.limit is None else limited(tables, query.limit):
                 yield from batches_of(rows.select(names))
 
 
-def _leasts_after(parts: Sequence[ReadPlan]) -> Iterator[bytes]:
-    found: list[bytes] = []
-    following, least = None, END
-    for part in reversed(parts):
-        (section,) = sections(part)
-        place = section.crawl, section.subsets
-        least = least if place == following else END
-        found.append(least)
-        leasts = [group.least for file in section.files for group in file.row_groups]
-        following, least = place, min(least, *leasts, *(each.intervals[0].start for each in section.blocks))
-    return reversed(found)
+def _place(part: ReadPlan) -> tuple[object, bytes]:
+    """Return the section of a part, and a lower bound of its keys."""
+    (section,) = sections(part)
+    leasts = [group.least for file in section.files for group in file.row_groups]
+    return (section.crawl, section.subsets), min(leasts + [each.intervals[0].start for each in section.blocks])
 
 
 def _rows_of(

@@ -164,13 +164,13 @@ class CdxSearch:
         columnar = found.question.indexes(self.crawl).columnar
         blocks: Sequence[ResultBlock] = ()
         missing: tuple[str, ...] = ()
-        if not columnar or columnar.scope.missing or self._has_candidates(request, columnar):
+        if not columnar or columnar.missing or self._has_candidates(request, columnar):
             places: Iterable[Mark] | None = ()
             is_one_page = request.pattern.match is Match.EXACT
-            if not is_one_page or (columnar and columnar.scope.missing):
+            if not is_one_page or (columnar and columnar.missing):
                 places = self._block_keys(request, found.question)
             if places is None and columnar:
-                missing, places = columnar.scope.missing, () if is_one_page else self._row_group_keys(columnar)
+                missing, places = columnar.missing, () if is_one_page else self._row_group_keys(columnar)
             blocks = cut(intervals, () if is_one_page else places or ())
         if request.counts_pages and len(blocks) == 1 and not self._has_captures(request):
             blocks = ()
@@ -196,7 +196,7 @@ class CdxSearch:
             raise TooExpensive(message) from error
         if blocks is None:
             indexes = question.indexes(self.crawl)
-            is_answered = indexes.columnar and not indexes.columnar.scope.missing
+            is_answered = indexes.columnar and not indexes.columnar.missing
             if is_answered and isinstance(indexes.refusals.get(CDX), NotFound):
                 self._memory.put(key, value=True)
             return None
@@ -204,7 +204,7 @@ class CdxSearch:
         return [(listed.key(place), BLOCK_ROWS) for listed, place in places]
 
     def _row_group_keys(self, columnar: ColumnarIndex) -> Iterable[Mark]:
-        if sum(len(file.ordinals) for file in columnar.scope.candidates) > _MAX_INDEXED:
+        if sum(len(file.ordinals) for file in columnar.candidates) > _MAX_INDEXED:
             return self._session.metadata().first_keys(self.crawl)
         return marks(columnar.key_bounds())
 
@@ -229,7 +229,7 @@ class CdxSearch:
     def _has_candidates(self, request: CdxRequest, columnar: ColumnarIndex) -> bool:
         """Return whether stored footers allow captures; pages are counted without times."""
         if request.counts_pages or not (request.first or request.last):
-            return bool(columnar.scope.candidates)
+            return bool(columnar.candidates)
         found = self._captures(replace(request, filters=()), request.pattern.intervals)
         return found.question.candidate_row_groups > 0
 

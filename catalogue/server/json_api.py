@@ -224,7 +224,7 @@ def _row_groups(session: Session, parameters: models.RowGroupsParameters) -> dic
     if parameters.key is not None:
         query = CaptureQuery.of(parameters.key, crawls=stored, index="columnar")
         found = _limited(find_captures(session, query), _MAX_LISTED)
-        files = [file for each in found.question.columnar() or () for file in each.scope.candidates]
+        files = [file for each in found.question.columnar() or () for file in each.candidates]
         places = [f"{file.path}:{ordinal}" for file in files for ordinal in file.ordinals]
     path, _, ordinal = (parameters.after or ":-1").rpartition(":")
     rows = sql_rows(

@@ -15,8 +15,7 @@ from catalogue.commoncrawl.datasets import IndexFile, manifest_path, parse_manif
 from catalogue.errors import OF_ONE_FILE, SourceError, UnknownCrawl
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.parquet.footer import USUAL_TAIL, footer_length
-from catalogue.parquet.thrift import BINARY
-from catalogue.parquet.thrift_encode import encode_struct
+from catalogue.parquet.thrift import BINARY, encode_struct
 from catalogue.settings import Settings
 from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy

@@ -9,8 +9,7 @@ import pytest
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.page_index import ColumnIndex, decode_column_index
-from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, Reader
-from catalogue.parquet.thrift_encode import encode_list, encode_struct
+from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
 from tests.support.footers import put_together, take_apart
 from tests.support.paged import KEY, OTHER_KINDS, ROWS, overall_of, overridden, pages_of, part
 

@@ -10,8 +10,7 @@ import pytest
 from catalogue.errors import BadFooter
 from catalogue.parquet.footer import examine_footer
 from catalogue.parquet.model import TRAILER
-from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT
-from catalogue.parquet.thrift_encode import encode_list
+from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, encode_list
 from catalogue.settings import Limits
 from tests.support.footers import KEY, STATUS, TIME, Items, Made, decoded, field, made, put_together, small_file, write
 from tests.support.mirrors import raw_footer, read_footer

@@ -1,6 +1,5 @@
 """Pages without compression have the same values, and damaged ones are left to pyarrow."""
 
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -116,6 +115,6 @@ def test_leaves_pages_of_another_size_to_pyarrow(wide: pa.Table, change: int) ->
     data = write(wide.select(["string_many"]), compression="gzip")
     [[chunk]] = groups(data)
     piece = whole(data, chunk, wide.num_rows)
-    headers = [replace(header, inflated=header.inflated + change) for header in headers_of(piece)]
+    headers = [header._replace(inflated=header.inflated + change) for header in headers_of(piece)]
     with pytest.raises(NotInflatedError):
         splice([inflated(piece, headers)], created_by="")

@@ -9,8 +9,7 @@ import pytest
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.page_headers import page_header
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
-from catalogue.parquet.thrift import DOUBLE, I32, I64, LIST, STRUCT, Reader
-from catalogue.parquet.thrift_encode import encode_list, encode_struct
+from catalogue.parquet.thrift import DOUBLE, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
 from catalogue.source.byte_ranges import ByteRange
 from tests.support.paged import KEY, OTHER_KINDS, PLAIN, Part, overridden, part, untold
 

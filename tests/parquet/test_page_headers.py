@@ -7,8 +7,7 @@ import pytest
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.page_headers import PageHeader, check_pages, page_header
 from catalogue.parquet.page_index import OffsetIndex
-from catalogue.parquet.thrift import I32, STRUCT, Reader
-from catalogue.parquet.thrift_encode import encode_struct
+from catalogue.parquet.thrift import I32, STRUCT, Reader, encode_struct
 from tests.support.paged import FEW, KEY, OTHER_KINDS, PLAIN, ROWS, header, overridden, part
 
 

@@ -28,8 +28,9 @@ from catalogue.parquet.thrift import (
     STRUCT,
     Reader,
     ThriftError,
+    encode_list,
+    encode_struct,
 )
-from catalogue.parquet.thrift_encode import encode_list, encode_struct
 from catalogue.settings import Limits
 from tests.support.amounts import EXAMPLES
 

@@ -18,8 +18,7 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter
 from catalogue.parquet.model import TRAILER, with_trailer
 from catalogue.parquet.page_index import decode_offset_index
-from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
-from catalogue.parquet.thrift_encode import encode_list, encode_struct
+from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
 from catalogue.session import Session
 from catalogue.settings import Settings
 from tests.support.amounts import EXAMPLES, in_part, part_of

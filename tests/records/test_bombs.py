@@ -15,8 +15,7 @@ from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.errors import BadFooter
 from catalogue.parquet.footer import decode_footer, examine_footer
 from catalogue.parquet.model import TRAILER, with_trailer
-from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT
-from catalogue.parquet.thrift_encode import encode_list, encode_struct
+from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
 from catalogue.plan.requests import Cost
 from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery

@@ -14,8 +14,19 @@ import pyarrow.parquet as pq
 
 from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import TRAILER, Footer, with_trailer
-from catalogue.parquet.thrift import BINARY, BOOLEAN_FALSE, BOOLEAN_TRUE, I32, I64, LIST, SET, STRUCT, Reader
-from catalogue.parquet.thrift_encode import encode_list, encode_struct
+from catalogue.parquet.thrift import (
+    BINARY,
+    BOOLEAN_FALSE,
+    BOOLEAN_TRUE,
+    I32,
+    I64,
+    LIST,
+    SET,
+    STRUCT,
+    Reader,
+    encode_list,
+    encode_struct,
+)
 from tests.support.mirrors import raw_footer
 
 Struct = dict[int, tuple[int, Any]]

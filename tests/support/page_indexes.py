@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_headers import page_headers
 from catalogue.parquet.page_index import ColumnIndex, OffsetIndex
-from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT
-from catalogue.parquet.thrift_encode import encode_list, encode_struct
+from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, encode_list, encode_struct
 
 
 def encode_offset_index(index: OffsetIndex) -> bytes:
