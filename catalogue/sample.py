@@ -198,7 +198,6 @@ class Sample(ReprMixin):
     def _scan(
         self, order: RandomOrder, counts: Counter[object], limit: int, agree: Callable[[ReadPlan], None]
     ) -> pa.Table:
-        """Read all rows that were not drawn before; return the first ones that match."""
         best = self._read({}, agree)
         for drawn in order.rest():
             rows = pa.concat_tables([best, self._read(drawn, agree)]).sort_by(DRAWN_ORDER)
@@ -206,7 +205,6 @@ class Sample(ReprMixin):
         return best
 
     def _first(self, rows: pa.Table, counts: Counter[object], limit: int) -> pa.Table:
-        """Return the first ``limit`` rows whose stratum has not reached its maximum, after ``counts``."""
         if self._stratum:
             counts = counts.copy()
             places = []

@@ -255,7 +255,6 @@ def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> S
 
 
 def _known_hosts(tables: Any) -> dict[str, Host]:  # noqa: ANN401 - of a file
-    """Return the hosts by name: the built-in ones, and those of tables such as ``[hosts.huggingface]``."""
     known = {host.name: host for host in HOSTS}
     try:
         for name, table in tables.items():
@@ -275,7 +274,6 @@ def _known_hosts(tables: Any) -> dict[str, Host]:  # noqa: ANN401 - of a file
 
 
 def _named_hosts(source: str, known: Mapping[str, Host]) -> tuple[Host, ...]:
-    """Return the hosts that a source names; none if it is a folder or ``demo``."""
     names = [name.strip() for name in source.split(",")]
     if is_folder(source) or not (names[0] in known or all("://" in name for name in names)):
         return ()

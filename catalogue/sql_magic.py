@@ -31,7 +31,6 @@ def load(shell: Any) -> None:  # noqa: ANN401 - an InteractiveShell of IPython, 
 
 
 def _catalogue(name: str, variables: dict[str, Any]) -> Catalogue:
-    """Return the catalogue in a variable, by default the only one there is."""
     # IPython has the latest results in variables with a _ as well.
     found = {key: value for key, value in variables.items() if isinstance(value, Catalogue) and key[:1] != "_"}
     if name in found:

@@ -193,7 +193,6 @@ class _Examination:
         return response
 
     def _examine_list(self) -> list[str]:
-        """Return crawls with an index, newest first; none if the list cannot be fetched."""
         try:
             response = self._lists.get(COLLINFO)
             crawls = [crawl.id for crawl in parse_collinfo(response.body)]
@@ -228,7 +227,6 @@ class _Examination:
         raise last
 
     def _fetch_tail(self, path: str) -> Response:
-        """Fetch the end of a file, and save whether the host answers suffix ranges."""
         answered = True
         try:
             tail = self._get(path, SuffixRange(USUAL_TAIL))

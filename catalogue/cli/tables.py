@@ -122,7 +122,6 @@ def table(
 
 
 def _fit(columns: list[_Column], room: int, drop_first: Sequence[str]) -> list[_Column]:
-    """Leave columns out until the rest fits the room, and narrow the widest ones."""
     shown = [*columns]
     first = [column for name in drop_first for column in columns if column.name == name]
     for column in [*first, *(each for each in reversed(columns) if each not in first)]:

@@ -107,7 +107,6 @@ def export_snapshot(
 
 
 def _stored_files(session: Session, crawls: CrawlWords) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
-    """Return the selected crawls, newest first, their files, and what is missing, in sentences."""
     if session.dataset != COMMON_CRAWL:
         raise QueryError(f"only Common Crawl's index can be exported, and this is {session.dataset.name}")
     shown = session.metadata()

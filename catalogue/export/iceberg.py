@@ -183,7 +183,6 @@ def _next(
     missing: Sequence[str],
     io: FileIO,
 ) -> TableMetadata | None:
-    """Write the manifests of a new version; return its metadata, None if nothing has changed."""
     older = sorted(there.schemas, key=lambda each: -each.schema_id) if there else []
     schema = schema_of(files, older, there.last_column_id if there else 0)
     mapped = [name for field in names.root for name in field.names] if there and (names := there.name_mapping()) else []

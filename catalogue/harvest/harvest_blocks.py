@@ -112,7 +112,6 @@ def _fetch_list(
 
 
 def _usable_list(store: Store, crawl: str) -> StoredFile | None:
-    """Return the document of a stored list; None if it is missing or damaged."""
     try:
         return store.get("documents", LISTS + crawl) if open_list(store, crawl) else None
     except StoreDamaged:

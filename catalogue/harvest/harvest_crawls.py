@@ -263,7 +263,6 @@ def estimate_crawls(
 def _cost_of_values(
     session: Session, crawl: str, values: str | Iterable[str], subsets: Sequence[str], missing: int
 ) -> tuple[int, int]:
-    """Return requests and bytes for stored footers, and the usual ones for missing footers."""
     from catalogue.harvest.harvest_values import dictionary_index, value_columns
 
     columns = value_columns(session, values)
@@ -300,7 +299,6 @@ def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
 
 
 def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) -> list[str]:
-    """Return the parts of a dataset with one list of files that the words select."""
     store, dataset = session.create_store(), session.dataset
     for line in fetch_path_list(dataset, store, session.source, refresh=refresh)[:_FEW_LINES]:
         session.notify(f"{dataset.manifest} has a line that is not a path below the source, which is skipped: {line!r}")

@@ -294,7 +294,6 @@ def _pull_file(session: Session, place: PoliteSource, file: SnapshotFile, compar
 
 
 def _check(crawl: str, path: Path, source: PoliteSource, compare: int) -> tuple[int, int]:
-    """Check all footers, and compare some with the source; return the numbers of both."""
     paths: dict[bool, list[str]] = {False: [], True: []}  # by whether there are page indexes
     last = ""
     for entry in read_entries(path):

@@ -305,7 +305,6 @@ def _axis(
     *,
     outside: bool = False,
 ) -> Axis:
-    """Lay out lanes; ``outside`` also marks keys outside of the axis, at its ends."""
     known = [extent.keys for extents in lanes.values() for extent, _ in extents if extent.keys]
     scale = _Scale(known)
     low, high = (scale.keys[0], scale.keys[-1]) if known else ("", "")

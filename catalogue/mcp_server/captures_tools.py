@@ -137,7 +137,6 @@ def query(arguments: models.QueryArguments, call: "Calls") -> models.CapturesAns
 
 
 def _check(planned: "ReadPlan", call: "Calls", most: int) -> None:
-    """Refuse what takes too many requests; where keys alone decide, a limit ends reading early."""
     if planned.query.stops_early and planned.query.keys_decide and not planned.searched:
         least = len(planned.indexes) + (1 if planned.waves else 0)
         received = sum(len(each.range) for each in planned.indexes)

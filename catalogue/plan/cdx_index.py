@@ -123,7 +123,6 @@ class CdxIndex:
         return replace(plan, blocks=divided.blocks, waves=divided.waves)
 
     def _needed(self, intervals: KeyIntervals) -> ListSearch | None:
-        """Return the estimated search; None if the needed part of the list is known."""
         known = self._lists.get(self.crawl)
         if isinstance(known, StoredList):
             return None

@@ -75,7 +75,6 @@ def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False
 
 
 def _plan_by_cdx(indexes: CrawlIndexes, cdx: CdxIndex, query: ResolvedQuery) -> CrawlPlan | None:
-    """Plan by the CDX index; None if it cannot answer, and the columnar one must."""
     columnar = indexes.columnar
     try:
         return cdx.plan(query)

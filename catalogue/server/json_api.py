@@ -69,7 +69,6 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 async def _check_query_string(request: Request) -> None:
-    """Check what FastAPI does not: length, encoding, and parameters given more than once."""
     query = request.scope["query_string"]
     if len(query) > _MAX_QUERY_LENGTH:
         raise QueryError(f"the query string has {len(query):,} characters; the limit is {_MAX_QUERY_LENGTH:,}")
@@ -87,8 +86,6 @@ ROUTER = APIRouter(prefix="/api", dependencies=[Depends(_check_query_string)], r
 
 
 def _endpoint(answer: type[BaseModel], summary: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add a function's path to the API and its document, and the same for HEAD."""
-
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
         ROUTER.add_api_route(f"/{name}", function, operation_id=name, response_model=answer, summary=summary)
@@ -268,7 +265,6 @@ def _limited(captures: Captures, most: int | None = None) -> Captures:
 
 
 def _check_cost(plan: ReadPlan, spent: int, received: int) -> None:
-    """Refuse expensive queries; without filters other than keys, a limit ends them early."""
     planned, size = plan.committed if plan.query.keys_decide else (plan.requests, plan.bytes)
     requests, size = spent + planned, received + size
     if requests > _MAX_REQUESTS or size > _MAX_BYTES:

@@ -282,7 +282,6 @@ async def _metrics(request: Request) -> Response:
 
 
 async def _health(request: Request) -> Response:
-    """Return 200 if this process can answer queries, without requests to the source."""
     if problem := service_of(request).problem():
         return error_answer(503, problem, **_NOT_STORED)
     return JSONResponse({"status": "ok", "version": package_version()}, headers=_NOT_STORED)

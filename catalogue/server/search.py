@@ -224,7 +224,6 @@ def record_path(row: Mapping[str, Any], form: str) -> str:
 
 
 def _rows(table: pa.Table, order: str) -> tuple[dict[str, Any], ...]:
-    """Return rows in the order ``key``, ``newest`` or, if it is empty, that of queries."""
     found: list[dict[str, Any]] = table.to_pylist()
     if order:
         found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))

@@ -87,7 +87,6 @@ _TEMPLATES.filters |= {name: getattr(formatting, name) for name in ("number", "p
 
 @cache
 def _asset(name: str) -> str:
-    """Return the address of a file with its version, so that clients can cache it."""
     content = _COLOURS.encode() if name == "colours.css" else (_STATIC / name).read_bytes()
     return f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
 

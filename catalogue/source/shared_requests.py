@@ -67,7 +67,6 @@ class SharedSource(CachedSource):
     def _claim(
         self, path: str, pin: FileVersion, requested: ByteRange, missing: Sequence[ByteRange], *, use_cache: bool
     ) -> tuple[list[ByteRange], list[_SharedRequest], list[_SharedRequest]]:
-        """Divide a range between the cache, requests of this thread, and those of others."""
         # Under one lock: the bytes of a request that finishes in between would be neither cached nor requested.
         with self._lock:
             running = self._running.get((path, pin), [])

@@ -336,7 +336,6 @@ class OldIndex(ReprMixin):
             raise
 
     def _bytes_of(self, limit: int | None) -> int:
-        """Estimate the bytes of so many captures; more than any file has without a limit."""
         return 1 << 63 if limit is None else 2 * self._header.block_size + limit * _USUAL_ENTRY
 
     @cached_property
