@@ -121,18 +121,9 @@ def test_full_disk_loses_nothing_synced(asking: Command, tmp_path: Path, harvest
     before = records_in(output)
     pq.write_table(rows, tmp_path / "rows.parquet")
     more = output.stat().st_size // 1024 + 10  # kilobytes of the largest file
-    ran = subprocess.run(
-        [
-            "bash",
-            "-c",
-            f"ulimit -f {more}; exec '{sys.executable}' -B -m catalogue fetch --captures rows.parquet -o {output}",
-        ],
-        env=asking.environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    limited = f"ulimit -f {more}; exec '{sys.executable}' -B -m catalogue fetch --captures rows.parquet -o {output}"
+    words, environment = ["bash", "-c", limited], asking.environment()
+    ran = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr.count("\n")) == (74, 1), ran.stderr
     assert f"{output}: File too large" in ran.stderr
     assert not output.exists()
@@ -145,18 +136,14 @@ def test_full_disk_loses_nothing_synced(asking: Command, tmp_path: Path, harvest
 
 
 def test_refuses_two_processes(records: list[Record], tmp_path: Path) -> None:
-    form = form_of("warc")
-    with open_output(tmp_path / "a.warc.gz", form, {}, most=None, cache=tmp_path):
-        with (
-            pytest.raises(StoreLocked, match="another process writes to"),
-            open_output(tmp_path / "a.warc.gz", form, {}, most=None, cache=tmp_path),
-        ):
-            pass
-        with (
-            pytest.raises(StoreLocked, match="another process writes to"),
-            open_output(tmp_path / "a.warc.gz", form, {}, most=None, cache=tmp_path / "of somebody else"),
-        ):
-            pass
+    output, form = tmp_path / "a.warc.gz", form_of("warc")
+    with open_output(output, form, {}, most=None, cache=tmp_path):
+        for cache in (tmp_path, tmp_path / "of somebody else"):
+            with (
+                pytest.raises(StoreLocked, match="another process writes to"),
+                open_output(output, form, {}, most=None, cache=cache),
+            ):
+                pass
         assert fill(tmp_path / "b.warc.gz", "warc", records, tmp_path) == ["b.warc.gz"]
     assert not list(tmp_path.rglob("*.lock"))
 
@@ -208,12 +195,13 @@ def test_refuses_to_append_to_changed_files(
 
 
 def test_part_does_not_replace_other_files(records: list[Record], tmp_path: Path) -> None:
-    (tmp_path / "out-00001.warc.gz").write_bytes(b"precious")
+    other = tmp_path / "out-00001.warc.gz"
+    other.write_bytes(b"precious")
     for _ in range(2):
         with pytest.raises(QueryError, match=r"out-00001\.warc\.gz was not written by this command"):
             fill(tmp_path / "out.warc.gz", "warc", records, tmp_path / "cache", 5_000)
-    assert (tmp_path / "out-00001.warc.gz").read_bytes() == b"precious"
-    (tmp_path / "out-00001.warc.gz").unlink()
+    assert other.read_bytes() == b"precious"
+    other.unlink()
     names = fill(tmp_path / "out.warc.gz", "warc", records, tmp_path / "cache", 5_000)
     assert urls_in(tmp_path, "warc", names) == urls_of(records)
 

@@ -1,89 +1,80 @@
 """Complete files: one process at a time writes a name, and what a killed process left is replaced."""
 
 import subprocess
-import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from catalogue.atomic_files import whole_file
 from catalogue.errors import StoreLocked
+from tests.support.processes import line, run_script
 
-SIZES = (1, 10, 3000)
-_WRITER = """
+REFUSED = "another process writes to {}; wait for it, or choose another name"
+WRITER = """
 import random, sys
+from contextlib import suppress
 from pathlib import Path
 from catalogue.atomic_files import whole_file
 from catalogue.errors import StoreLocked
 
-path, line, refused = Path(sys.argv[1]), sys.argv[2].encode(), 0
-chance = random.Random(line)
+path, chance = Path(sys.argv[1]), random.Random({line})
 print("started", flush=True)
-for _ in range(int(sys.argv[3])):
+for _ in range({rounds}):
     try:
-        with whole_file(path) as file:
+        with suppress(KeyError), whole_file(path) as file:
             for _ in range(chance.choice([1, 10, 3000])):
-                file.write(line + b"\\n")
+                file.write({line} + b"\\n")
             if chance.random() < 0.2:
                 raise KeyError
-    except KeyError:
-        pass
     except StoreLocked as error:
-        assert str(error) == f"another process writes to {path}; wait for it, or choose another name"
-        refused += 1
-print(refused)
+        assert str(error) == {refused!r}.format(path)
 """
 
 
-def start(path: Path, line: str, rounds: int) -> "subprocess.Popen[str]":
-    words = [sys.executable, "-c", _WRITER, str(path), line, str(rounds)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+def start(path: Path, line: bytes, rounds: int) -> AbstractContextManager["subprocess.Popen[str]"]:
+    return run_script(path, WRITER.format(line=line, rounds=rounds, refused=REFUSED))
 
 
-def is_complete(path: Path) -> bool:
+def check(path: Path) -> None:
     lines = path.read_text().splitlines()
-    return len(set(lines)) == 1 and len(lines) in SIZES
+    assert (len(set(lines)), len(lines) in {1, 10, 3000}) == (1, True)
 
 
 def test_second_writer_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "found.csv"
-    with whole_file(path) as file:
-        file.write(b"first")
-        with pytest.raises(StoreLocked, match=f"another process writes to {path}; wait for it"), whole_file(path):
-            pass
-        file.close()  # its lock lasts until it has its name
-        with pytest.raises(StoreLocked), whole_file(path):
-            pass
-    assert [each.name for each in tmp_path.iterdir()] == ["found.csv"]
-    assert path.read_bytes() == b"first"
-    with whole_file(path) as file:
-        file.write(b"second")
-    assert path.read_bytes() == b"second"
+    for content in (b"first", b"second"):
+        with whole_file(path) as file:
+            file.write(content)
+            with pytest.raises(StoreLocked, match=REFUSED.format(path)), whole_file(path):
+                pass
+            file.close()  # its lock lasts until it has its name
+            with pytest.raises(StoreLocked), whole_file(path):
+                pass
+        assert [each.name for each in tmp_path.iterdir()] == ["found.csv"]
+        assert path.read_bytes() == content
 
 
 def test_writers_at_the_same_time_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "found.csv"
-    with start(path, "one", 100) as one, start(path, "two", 100) as two:
-        assert one.stdout
-        assert two.stdout
+    with start(path, b"one", 100) as one, start(path, b"two", 100) as two:
         for writer in (one, two):
             while writer.poll() is None:
-                assert not path.exists() or is_complete(path)
+                if path.exists():
+                    check(path)
             assert writer.returncode == 0
-    assert is_complete(path)
+    check(path)
     assert [each.name for each in tmp_path.iterdir()] == ["found.csv"]
 
 
 def test_killed_writers_leave_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "found.csv"
     for number in range(5):
-        with start(path, f"line{number}", 10_000) as writer:
-            assert writer.stdout
-            assert writer.stdout.readline() == "started\n"
+        with start(path, b"line%d" % number, 10_000) as writer:  # it is killed at the end
+            assert line(writer) == "started"
             while not path.exists() and writer.poll() is None:
                 pass
-            writer.kill()
-        assert is_complete(path)
+        check(path)
     with whole_file(path) as file:
         file.write(b"short\n")
     assert path.read_bytes() == b"short\n"
