@@ -101,12 +101,10 @@ def test_rejects_invalid_filters(
 
 @pytest.mark.parametrize("columns", ["url", None])
 def test_plans_equal_those_of_where(harvested: Catalogue, columns: str | None) -> None:
+    asked: dict[str, Any] = {"columns": columns, "subsets": "all"}
     where = ["fetch_status = 404", "content_mime_detected = 'text/html'"]
-    plan = harvested.captures("*.com", columns=columns, where=where, subsets="all").plan
-    assert (
-        plan.summary()
-        == harvested.captures("*.com", columns=columns, subsets="all", status=404, mime="text/html").plan.summary()
-    )
+    plan = harvested.captures("*.com", **asked, where=where).plan
+    assert plan.summary() == harvested.captures("*.com", **asked, status=404, mime="text/html").plan.summary()
 
 
 @in_part(3)

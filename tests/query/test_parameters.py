@@ -14,7 +14,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.cli.query_command import query
 from catalogue.errors import QueryError
 from catalogue.mcp_server.serve import TOOLS
-from catalogue.query.parameters import PARAMETERS, Interface, parameters_of
+from catalogue.query.parameters import Interface, parameters_of
 from catalogue.query.query import AllQueryOptions, Query
 from catalogue.server.application import application
 from tests.support.commands import Command
@@ -49,10 +49,7 @@ def test_python_has_the_parameters_with_their_defaults() -> None:
         ({"patterns": pd.DataFrame({"url": ["example.com"]})}, "invalid patterns of type DataFrame"),
         ({"crawls": 2022.5}, "invalid crawls of type float"),
         ({"columns": ["url", None]}, "invalid columns of type NoneType"),
-        (
-            {"status": pd.Series([200.0])},
-            "invalid status of type float; use a text or a list of texts or numbers",
-        ),
+        ({"status": pd.Series([200.0])}, "invalid status of type float; use a text or a list of texts or numbers"),
         ({"where": ["true", ["fetch_status = 200"]]}, "invalid where of type list"),
         ({"patterns": 5}, "invalid patterns of type int; use a text"),
         ({"patterns": bytearray(b"example.com")}, "invalid patterns of type bytearray"),
@@ -134,7 +131,3 @@ def test_form_has_the_parameters(site: str) -> None:
     root = page(get(site, "/search"))
     named = {each.attrs["name"] for tag in ("input", "select") for each in root.all(tag)}
     assert named == fields(Interface.FORM) | {"crawls", "order"}
-
-
-def test_excluded_parameters_have_a_reason() -> None:
-    assert all(reason for each in PARAMETERS for reason in each.absent.values())
