@@ -92,33 +92,22 @@ def test_odd_urls_of_the_index_match_their_keys(
     assert same_url(url, url.replace(slashes, "//", 1))
 
 
-def test_exact_url_is_as_in_the_index() -> None:
-    url = "https:////sites.example.com/a b"
-    assert parse_pattern(url).url == url
-
-
 @pytest.mark.parametrize(
     ("pattern", "match"),
     [
-        ("https:////example.com/dir/*", Match.PREFIX),
-        ("https:///*.example.com", Match.DOMAIN),
-        ("HTTP:////example.com/dir/", Match.EXACT),
+        *(("https:////example.com/dir/*", Match.PREFIX), ("https:///*.example.com", Match.DOMAIN)),
+        *(("HTTP:////example.com/dir/", Match.EXACT), ("https:////sites.example.com/a b", Match.EXACT)),
     ],
 )
 def test_surplus_slashes_in_all_forms(pattern: str, match: Match) -> None:
     parsed = parse_pattern(pattern)
     plain = f"https://{pattern.split(':', 1)[1].lstrip('/')}"
     assert (parsed.match, parsed.intervals) == (match, parse_pattern(plain).intervals)
+    assert parsed.url == (pattern if match is Match.EXACT else None)
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "example.com/a b",
-        "https://exa mple.com/",
-        "https://a.example/ https://b.example/",
-        "http://a.example/\nhttp://b.example/",
-    ],
+    "text", ["example.com/a b", "https://exa mple.com/", "https://a.is/ https://b.is/", "a.is/\nb.is/"]
 )
 def test_rejects_spaces_outside_of_paths(text: str) -> None:
     with pytest.raises(QueryError, match="contains a space; write %20"):
