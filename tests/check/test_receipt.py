@@ -202,7 +202,7 @@ def test_names_the_option_that_reads_the_source_of_a_receipt(
 
 def sealed(*lines: str) -> bytes:
     """Return a receipt of these lines."""
-    content = "".join(f"{line}\n" for line in lines).encode()
+    content = "\n".join([*lines, ""]).encode()
     return content + f'{{"sha256": "{hashlib.sha256(content).hexdigest()}"}}\n'.encode()
 
 
@@ -271,17 +271,13 @@ def test_pipes_and_devices_are_refused_at_once(command: Command, words: list[str
     (command.home / "r").write_bytes(sealed(HEAD.replace("RANGES", "0")))
     for name in ("pipe", "/dev/zero"):
         ran = command(*(name if word == "PIPE" else word for word in words))
-        assert (ran.status, ran.err) == (
-            2,
-            f"catalogue: {name} is a pipe or a device, not a file; save its content to a file first\n",
-        )
+        message = "is a pipe or a device, not a file; save its content to a file first"
+        assert (ran.status, ran.err) == (2, f"catalogue: {name} {message}\n")
 
 
 def test_millions_of_line_feeds_take_little_memory(command: Command) -> None:
     line_feeds = b"\n" * (8 << 20)
-    (command.home / "r").write_bytes(
-        line_feeds + f'{{"sha256": "{hashlib.sha256(line_feeds).hexdigest()}"}}\n'.encode()
-    )
+    (command.home / "r").write_bytes(sealed(line_feeds[1:].decode()))
     (command.home / "x.jsonl.ledger").write_bytes(line_feeds)
     tracemalloc.start()
     try:
