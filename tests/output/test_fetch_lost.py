@@ -36,9 +36,6 @@ Rows = list[dict[str, Any]]
 rows = pytest.fixture(scope="module")(many_rows)
 
 
-# ---- missing records ----
-
-
 def test_reports_defective_records_and_does_not_write_them(
     harvested_data: Path, mirror: Path, tmp_path: Path, crawl: str, rows: Rows
 ) -> None:
@@ -167,18 +164,12 @@ def test_rejects_other_values_as_captures(harvested: Catalogue, tmp_path: Path, 
     assert list(tmp_path.iterdir()) == []
 
 
-# ---- ledgers ----
-
-
 @pytest.mark.parametrize("spoilt", [b'{"about": {"form": "text"}}\n', b"[]\n", b"{}\n", b"no json\n", b"\xff\n"])
 def test_rejects_ledgers_of_another_output(tmp_path: Path, spoilt: bytes) -> None:
     (tmp_path / "x.ledger").write_bytes(spoilt)
     with pytest.raises(QueryError, match="choose another name, or delete it"):
         Ledger(tmp_path / "x.ledger", {"form": "warc"})
     assert (tmp_path / "x.ledger").read_bytes() == spoilt
-
-
-# ---- the command ----
 
 
 def test_command_fetches_patterns_and_captures(
