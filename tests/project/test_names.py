@@ -171,9 +171,6 @@ def test_sources_resolve_paths_below_their_address(tmp_path: Path, monkeypatch: 
         assert not any("x-injected" in exchange.headers for exchange in server.log)
 
 
-# ---- outputs ----
-
-
 WRITTEN = ["found.jsonl", "trailing.", "two\nlines.jsonl", "\x1b[2Jescape.jsonl", "\u202eright.jsonl", "-rf"]
 WRITTEN += ["../beside.jsonl", "there/../found.jsonl", "there/inside.jsonl", "link.jsonl", "nowhere.jsonl", "/dev/null"]
 WRITTEN += ["a" * 220]

@@ -32,9 +32,6 @@ def read(path: Path) -> tuple[Any, list[Any]]:
     return notebook, [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-# ---- as they stand ----
-
-
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_notebooks_name_no_machine(path: Path) -> None:
     _, code = read(path)
@@ -58,9 +55,6 @@ def test_stored_outputs_match_the_code(path: Path) -> None:
     assert outputs
     assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
     assert not re.findall(r"/(?:home|root|tmp|work|Users|var)/\w+", json.dumps(outputs))
-
-
-# ---- executed ----
 
 
 @pytest.fixture(scope="module")
