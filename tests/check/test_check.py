@@ -275,7 +275,7 @@ def test_reports_files_among_the_keys_of_others() -> None:
             for number, (least, greatest) in enumerate(extents):
                 row = "SELECT ? AS path, 'c' AS crawl, ? AS min_key, ? AS max_key"
                 values = [f"p{number}", f"{least:03}", f"{greatest:03}"]
-                connection.execute(f"INSERT INTO derived.row_groups BY NAME {row}", values)
+                connection.execute("INSERT INTO derived.row_groups BY NAME " + row, values)
             return list(intruders_of(connection))
 
         disjoint = [(10 * number, 10 * number + 10) for number in range(12)]  # which may touch

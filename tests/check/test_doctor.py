@@ -14,8 +14,7 @@ import pytest
 import catalogue
 from catalogue.check.doctor import EXTRAS, Diagnosis, Observation, observe_layout
 from catalogue.errors import RangeIgnored, Throttled, UnexpectedHtml, UnknownCrawl, Unreachable
-from catalogue.parquet.footer import decode_footer, footer_length
-from catalogue.parquet.model import TRAILER
+from catalogue.parquet.footer import footer_length
 from catalogue.settings import Settings
 from catalogue.source.open import credentials_from, environment_settings
 from tests.cli.test_cli import sentence
@@ -23,6 +22,7 @@ from tests.support import canaries
 from tests.support.commands import Command
 from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, on_suffixes, only, seeded
 from tests.support.miniatures import OLD
+from tests.support.mirrors import read_footer
 
 ROOT = Path(__file__).parents[2]
 MAX_REQUESTS = 10
@@ -237,10 +237,11 @@ def test_invalid_aws_settings_find_no_credentials(
 
 def test_layout_without_writer_and_rows(mirror: Path, newest: str) -> None:
     data = next(path for path in sorted(mirror.rglob("*.parquet")) if newest in str(path)).read_bytes()
-    length = footer_length(data)
-    footer = decode_footer(data[-TRAILER - length : -TRAILER], len(data))
+    footer = read_footer(data)
     empty = tuple(replace(group, num_rows=0) for group in footer.row_groups)
-    observations = list(observe_layout(newest, replace(footer, created_by="   ", row_groups=empty), length))
+    observations = list(
+        observe_layout(newest, replace(footer, created_by="   ", row_groups=empty), footer_length(data))
+    )
     assert Observation("writer", "unknown") in observations
     assert "page index" in by_subject(observations)
 

@@ -68,7 +68,6 @@ os._exit(0)  # as one that is killed: what it wrote stays in its log
 
 @contextmanager
 def shell(path: Path, *, read_only: bool = False) -> Iterator["subprocess.Popen[str]"]:
-    """Run a process that has a file open in DuckDB."""
     with run_script(path, SHELL.replace("READ_ONLY", str(read_only))) as process:
         assert line(process) == "open"
         yield process
@@ -185,9 +184,6 @@ def test_two_catalogues_in_one_process(folder: Path, tmp_path: Path) -> None:
 
 COUNT = "SELECT count(*) FROM files"
 WRITES = "import sys, duckdb; duckdb.connect(sys.argv[1]).execute('CREATE TABLE note (text VARCHAR)')"
-
-
-# Several readers in one process
 
 
 @pytest.fixture

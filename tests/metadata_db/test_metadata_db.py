@@ -46,7 +46,6 @@ def store(data: Path) -> Iterator[Store]:
 
 
 def shell(path: Path, sql: str) -> list[dict[str, object]]:
-    """Ask the file as a user's shell does."""
     program = Path(sys.executable).with_name("duckdb")
     done = subprocess.run([program, "-readonly", "-json", path, "-c", sql], capture_output=True, check=True, timeout=60)
     rows: list[dict[str, object]] = json.loads(done.stdout or "[]")
@@ -149,9 +148,8 @@ def test_named_queries_are_correct(harvested: catalogue.Catalogue, mirror: Path)
         connection.execute("SET VARIABLE key = 'com,example)/'")
         found = connection.execute((queries_folder() / "find-key.sql").read_text(encoding="utf-8")).fetchall()
     planned = harvested.captures("example.com").plan
-    assert {(row[2], row[3]) for row in found} >= {
-        (f.file.path, g.ordinal) for f in planned.files for g in f.row_groups
-    }
+    expected = {(file.file.path, group.ordinal) for file in planned.files for group in file.row_groups}
+    assert {(row[2], row[3]) for row in found} >= expected
 
 
 @in_soak
@@ -278,24 +276,17 @@ def all_of_it(path: Path) -> list[pa.Table]:
         return [connection.sql(f"{sql} ORDER BY ALL").to_arrow_table() for sql in SHOWN]
 
 
-@pytest.fixture(scope="module")
-def with_pages(settings: Settings, whole_crawls: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two crawls, of one with page indexes; to be copied."""
-    folder = tmp_path_factory.mktemp("pages") / "data"
-    with catalogue.open(folder, settings=settings) as cat:
+@in_soak
+def test_updated_database_equals_a_rebuilt_one(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
+    """Of two crawls, of one with page indexes."""
+    data, rebuilt = tmp_path / "data", tmp_path / "rebuilt.duckdb"
+    with catalogue.open(data, settings=settings) as cat:
         cat.harvest(whole_crawls[0], subsets="all", pages=True)
         cat.harvest(whole_crawls[-1], subsets="all")
-    return folder
-
-
-@in_soak
-def test_updated_database_equals_a_rebuilt_one(with_pages: Path, tmp_path: Path) -> None:
-    data = Path(shutil.copytree(with_pages, tmp_path / "data"))
     with Store(data / "footers.sqlite") as store:
         for step in random_changes(store, random.Random(0)):
             step()
             refresh(data / "catalogue.duckdb", store)
-            rebuilt = tmp_path / "rebuilt.duckdb"
             rebuilt.unlink(missing_ok=True)
             refresh(rebuilt, store)
             assert all_of_it(data / "catalogue.duckdb") == all_of_it(rebuilt)
@@ -367,10 +358,8 @@ def test_does_not_show_facts_of_older_versions(store: Store, tmp_path: Path) -> 
     store.put("files", [(one, new)])  # its stored summary is of the version before
     refresh(tmp_path / "catalogue.duckdb", store)
     with connect(tmp_path / "catalogue.duckdb") as connection:
-        rows = (
-            "SELECT row_group, num_rows, min_url_surtkey, max_url_surtkey FROM row_groups WHERE path = ? ORDER BY ALL"
-        )
-        assert connection.execute(rows, [one]).fetchall() == connection.execute(rows, [other]).fetchall()
+        sql = "SELECT row_group, num_rows, min_url_surtkey, max_url_surtkey FROM row_groups WHERE path = ? ORDER BY ALL"
+        assert connection.execute(sql, [one]).fetchall() == connection.execute(sql, [other]).fetchall()
 
 
 @pytest.mark.parametrize("name", [b"a\0b", b"caf\xe9"])

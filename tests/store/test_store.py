@@ -25,9 +25,6 @@ store = pytest.fixture(empty_store)
 TEXTS = st.one_of(st.none(), st.text(max_size=30))
 
 
-# Reading and writing
-
-
 def test_put_get_roundtrip(store: Store, path: Path) -> None:
     items = dict(batch(0, 30))
     store.put("files", items.items())
@@ -153,9 +150,6 @@ def test_empty_file_becomes_a_store(path: Path) -> None:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-# sqlitedict
-
-
 def test_sqlitedict_reads_it_unchanged(path: Path) -> None:
     items = dict(batch(0, 20))
     with Store(path, create=True) as store:
@@ -173,8 +167,6 @@ def test_sqlitedict_reads_it_unchanged(path: Path) -> None:
 
 
 class Canary:
-    """An object that creates a folder when it is unpickled."""
-
     def __init__(self, sign: Path) -> None:
         self.sign = sign
 
@@ -202,9 +194,6 @@ def test_never_unpickles(store: Store, path: Path, tmp_path: Path) -> None:
         with pytest.raises(StoreDamaged, match=r"value in .*footers\.sqlite: .*its digest is wrong"):
             again.get("files", "value")
     assert not sign.exists()
-
-
-# Network file systems
 
 
 MOUNTS = r"""/dev/sda1 / ext4 rw,relatime 0 0

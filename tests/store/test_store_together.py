@@ -43,9 +43,6 @@ def resume(process: subprocess.Popen[str]) -> str:
     return line(process)
 
 
-# Atomic transactions
-
-
 BAD: dict[str, Any] = {
     "data that are text": (path_of(9), stored_file("footer")),  # type: ignore[arg-type]
     "data that are missing": (path_of(9), stored_file(None)),  # type: ignore[arg-type]
@@ -85,9 +82,6 @@ def test_failing_iterator_rolls_back(store: Store) -> None:
     with pytest.raises(OSError, match="the source failed"):
         store.put("files", items())
     assert store.keys("files") == []
-
-
-# Concurrent use
 
 
 def test_supports_many_threads(store: Store) -> None:
@@ -200,9 +194,6 @@ def test_errors_in_the_lock_pass_unchanged(store: Store) -> None:
         assert caught.value is error
     with store.harvesting(CRAWL):
         pass
-
-
-# Readers, copies and forks
 
 
 def in_fork(work: Callable[[], object]) -> str:
