@@ -43,15 +43,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("sample", {"size": 3}),
     ("sql_metadata", {"sql": "select 1 from"}),
 ]
-
-
-steps = st.lists(
-    st.lists(
-        st.tuples(st.integers(0, len(CALLS) - 1), st.none() | st.none() | st.integers(0, 3)), min_size=1, max_size=3
-    ),
-    min_size=1,
-    max_size=4,
-)
+CALL = st.tuples(st.integers(0, len(CALLS) - 1), st.none() | st.none() | st.integers(0, 3))
+steps = st.lists(st.lists(CALL, min_size=1, max_size=3), min_size=1, max_size=4)
 """Calls that run at the same time; some are cancelled after a number of steps of the event loop."""
 
 
@@ -146,7 +139,6 @@ async def test_query_that_a_limit_does_not_end_early_ends_at_its_last_request(
 
     The refusal of the other one may end the call before the first one has reached the server.
     """
-
     async with assistant_of(stored) as assistant:
         before = source.requests
         asked = {"url": ["*"], "crawl": [MODERN], "limit": 100, "offset": 900, "subset": "warc"}
