@@ -1,18 +1,15 @@
 """The layout of key maps: for any bounds, and for files of every era."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from shutil import copytree
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import catalogue
-from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.key_map.key_map import Axis, Extent, FileExtent, Lane, State, file_extents, key_space
 from catalogue.plan.crawl_plan import CrawlPlan, PlannedFile, PlannedRowGroup
@@ -149,36 +146,25 @@ def test_marks_requested_keys_outside_of_files_but_not_of_row_groups() -> None:
     assert len(space.groups[0].marks) == 1
 
 
-@pytest.fixture(scope="module")
-def untaught(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    """Every crawl, without page indexes."""
-    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("untaught") / "data"))
-    with catalogue.open(data, settings=settings) as cat:
-        yield cat
-
-
-@pytest.fixture(scope="module")
-def row_groups(untaught: Catalogue) -> dict[str, pd.DataFrame]:
-    return {crawl: untaught.row_groups(crawl) for crawl in stored_crawls(untaught.session)}
-
-
 @in_part(4)
 @pytest.mark.parametrize("pattern", ["*.example.com", "example.com/*", "*.org", "*"])
 def test_layout_agrees_with_the_plan_in_every_era(
-    untaught: Catalogue, row_groups: dict[str, pd.DataFrame], pattern: str
+    untaught_data: Path, settings: Settings, tmp_path: Path, pattern: str
 ) -> None:
-    for crawl, rows in row_groups.items():
-        read = untaught.captures(pattern, crawls=crawl).plan
-        extents = file_extents(untaught.session, crawl, read.paths)
-        assert {file.path for file in extents} == set(rows["path"])
-        assert sum(file.row_groups for file in extents) == len(rows)
-        assert {file.path for file in extents if file.groups} == set(read.paths)
-        space = key_space(crawl, extents, read)
-        assert (space.read_files, space.read_groups) == (len(read.paths), read.row_groups)
-        assert space.without_bounds == rows["min_url_surtkey"].isna().sum()
-        assert (space.files.low, space.files.high) == (rows["min_url_surtkey"].min(), rows["max_url_surtkey"].max())
-        for axis in (space.files, *space.groups, *space.pages):
-            check_axis(axis)
+    """Of crawls without page indexes."""
+    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
+        for crawl in stored_crawls(cat.session):
+            rows, read = cat.row_groups(crawl), cat.captures(pattern, crawls=crawl).plan
+            extents = file_extents(cat.session, crawl, read.paths)
+            assert {file.path for file in extents} == set(rows["path"])
+            assert sum(file.row_groups for file in extents) == len(rows)
+            assert {file.path for file in extents if file.groups} == set(read.paths)
+            space = key_space(crawl, extents, read)
+            assert (space.read_files, space.read_groups) == (len(read.paths), read.row_groups)
+            assert space.without_bounds == rows["min_url_surtkey"].isna().sum()
+            assert (space.files.low, space.files.high) == (rows["min_url_surtkey"].min(), rows["max_url_surtkey"].max())
+            for axis in (space.files, *space.groups, *space.pages):
+                check_axis(axis)
 
 
 def test_shows_pages_of_stored_page_indexes(tmp_path: Path) -> None:
