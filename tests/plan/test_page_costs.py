@@ -31,22 +31,16 @@ CHEAP = (1e5, 0.02)
 
 
 @pytest.fixture
-def data(untaught_data: Path, tmp_path: Path) -> Path:
-    """Footers of all crawls, and nothing of their pages."""
-    return Path(copytree(untaught_data, tmp_path / "data"))
-
-
-@pytest.fixture
 def server(mirror: Path) -> Iterator[LoopbackServer]:
     with LoopbackServer(mirror) as running:
         yield running
 
 
 @pytest.fixture
-def cat(data: Path, server: LoopbackServer, settings: Settings) -> Iterator[Catalogue]:
-    """A catalogue of nothing but footers, over HTTP, that keeps no pages."""
+def cat(untaught_data: Path, server: LoopbackServer, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+    """A catalogue of the footers of all crawls, and of nothing of their pages, over HTTP, that keeps no pages."""
     chosen = replace(priced(settings, *CHEAP), source=server.url, cache_size=0)
-    with catalogue.open(data, settings=chosen) as opened:
+    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=chosen) as opened:
         yield opened
 
 
