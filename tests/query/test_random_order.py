@@ -90,15 +90,12 @@ def test_files_row_groups_and_positions_get_their_share() -> None:
     """The shape of a crawl: files of one to ten row groups of thousands of rows; 300 rows for each of 100 seeds."""
     sizes = {(f"file-{file}", ordinal): 4000 + 500 * file for file in range(10) for ordinal in range(file + 1)}
     total = sum(sizes.values())
-    of_group: Counter[object] = Counter()
-    of_file: Counter[object] = Counter()
-    of_position: Counter[object] = Counter()
+    of_group, of_file, of_position, by_file = (Counter[object]() for _ in range(4))
     for seed in range(100):
         for (path, ordinal), drawn in RandomOrder(sizes, seed).next(300).items():
             of_group[path, ordinal] += len(drawn.rows)
             of_file[path] += len(drawn.rows)
             of_position.update((drawn.rows * 20 // sizes[path, ordinal]).tolist())
-    by_file: Counter[object] = Counter()
     for (path, _), size in sizes.items():
         by_file[path] += size
     shares: list[tuple[Counter[object], Mapping[Any, float], float]] = [

@@ -20,9 +20,6 @@ from tests.support.processes import line, run_script
 connection = pytest.fixture(scope="module")(duckdb_connection)
 
 
-# Rows
-
-
 def test_keeps_matching_rows(connection: duckdb.DuckDBPyConnection) -> None:
     rows = rows_of(url=["a", "b", None, "c"], fetch_status=[200, None, 200, 404])
     assert matching("fetch_status = 200", rows, connection).to_pydict() == {
@@ -74,25 +71,19 @@ def test_error_on_a_row_is_a_query_error(connection: duckdb.DuckDBPyConnection) 
 
 def test_parallel_queries_see_their_own_rows(connection: duckdb.DuckDBPyConnection) -> None:
     where = parse_where("fetch_status = 200")
+
+    def kept_of(size: int) -> int:
+        rows = rows_of(url=["a"] * (size + 1), fetch_status=[*[200] * size, 404])
+        with connect() as mine:
+            return len(where_positions(where, rows, mine))
+
     with ThreadPoolExecutor(4) as executor, connect() as other:
-        sizes = range(1, 100)
-        found = executor.map(_kept_of, [where] * len(sizes), sizes)
-        assert list(found) == list(sizes)
+        assert [*executor.map(kept_of, range(1, 100))] == [*range(1, 100)]
         connection.register("mine", pa.table({"a": [1]}))
         with pytest.raises(duckdb.CatalogException, match="mine"):
             other.execute("FROM mine")
     with pytest.raises(duckdb.InvalidInputException, match="locked"):
         connection.execute("SET TimeZone = 'Asia/Kolkata'")
-
-
-def _kept_of(where: Where, size: int) -> int:
-    """Return the number of rows that are kept of ``size`` matching ones and another one."""
-    rows = rows_of(url=["a"] * (size + 1), fetch_status=[*[200] * size, 404])
-    with connect() as connection:
-        return len(where_positions(where, rows, connection))
-
-
-# Time
 
 
 ZONES = """
@@ -125,9 +116,6 @@ TIMES = {
 def test_times_are_utc_in_every_time_zone(tmp_path: Path) -> None:
     with run_script(tmp_path, ZONES.replace("TIMES", str([*TIMES]))) as process:
         assert [line(process) for _ in TIMES] == [str(rows) for rows in TIMES.values()]
-
-
-# Rejected expressions
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Conditions of ``--where`` by which row groups are pruned, and that no matching row is lost."""
 
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,9 +24,6 @@ from tests.support.footers import write
 from tests.support.mirrors import one_of_each_crawl, read_footer
 
 connection = pytest.fixture(scope="module")(duckdb_connection)
-
-
-# Conditions
 
 
 @pytest.mark.parametrize(
@@ -108,11 +106,7 @@ def test_lists_columns() -> None:
         parse_where("new_columns = 5", schema)
 
 
-# Pruning loses no matching row
-
-
 HOSTS = ["com,example)/", "com,example,www)/a", "org,example)/é", "is,example)/"]
-
 COLUMNS = ["url_surtkey", "url", "url_port", "fetch_status", "content_languages", "warc_record_offset"]
 
 
@@ -134,11 +128,9 @@ def table_of(rng: Random) -> pa.Table:
 NUMBERS = st.one_of(
     st.integers(-3, 12).map(str), st.sampled_from(["80", "200", "301.5", "0.5", "443", "'404'", "NULL"])
 )
-
 TEXTS = st.sampled_from(
     ["''", "'a'", "'https://a/5'", "'https://é/'", "'isl'", "'eng,'", "NULL", "'\uffff'", "'https:'"]
 )
-
 OPERATORS = st.sampled_from(["=", "<", "<=", ">", ">=", "<>"])
 
 
@@ -157,7 +149,6 @@ def comparisons(columns: list[str], constants: st.SearchStrategy[str]) -> st.Sea
 
 
 TEXT_COLUMNS = ["url", "content_languages", "url_surtkey"]
-
 EXPRESSIONS = st.recursive(
     st.one_of(
         comparisons(["url_port", "fetch_status", "warc_record_offset"], NUMBERS),
@@ -176,18 +167,14 @@ EXPRESSIONS = st.recursive(
     max_leaves=5,
 )
 
-GROUPS: dict[int, tuple[pa.Table, tuple[RowGroup, ...]]] = {}
 
-
+@cache
 def grouped(seed: int) -> tuple[pa.Table, tuple[RowGroup, ...]]:
-    """Return a table, and the row groups of its footer, of a few rows each."""
-    if seed not in GROUPS:
-        rng = Random(seed)
-        table = table_of(rng)
-        others: list[dict[str, Any]] = [{}, {"write_statistics": ["url", "url_port"]}, {"version": "1.0"}]
-        data = write(table, row_group_size=rng.randrange(1, 15), **rng.choice(others))
-        GROUPS[seed] = table, read_footer(data).row_groups
-    return GROUPS[seed]
+    rng = Random(seed)
+    table = table_of(rng)
+    others: list[dict[str, Any]] = [{}, {"write_statistics": ["url", "url_port"]}, {"version": "1.0"}]
+    data = write(table, row_group_size=rng.randrange(1, 15), **rng.choice(others))
+    return table, read_footer(data).row_groups
 
 
 def check(sql: str, where: Where, seed: int, connection: duckdb.DuckDBPyConnection) -> int:

@@ -31,15 +31,12 @@ SOME_COLUMNS = [
 
 
 class Counted:
-    """A catalogue and the server that it reads from."""
-
     def __init__(self, cat: Catalogue, server: LoopbackServer, crawl: str) -> None:
         self.cat = cat
         self.crawls = ["CC-MAIN-2018-05", crawl]
         self._server = server
 
     def scan(self, **more: Any) -> pl.LazyFrame:
-        """Scan some columns of an old and a newer crawl by default."""
         return self.cat.scan(**UNLIMITED | {"crawls": self.crawls, "subsets": "all", "columns": SOME_COLUMNS} | more)
 
     def cost(self, frame: pl.LazyFrame, engine: Any = "auto") -> tuple[int, int, pl.DataFrame]:
@@ -190,9 +187,6 @@ def test_two_scans_of_one_catalogue_run_at_the_same_time(counted: Counted) -> No
         assert one.join(other, on=keys).collect(engine=engine).height == expected > 0
 
 
-# ---- the budget ----
-
-
 def test_refuses_more_than_the_budget(counted: Counted) -> None:
     requests, received, _ = counted.cost(counted.scan().select("url"))
     for more in ({"max_requests": requests - 1}, {"max_bytes": received - 1}):
@@ -217,9 +211,6 @@ def test_limited_scans_may_spend_the_budget(counted: Counted) -> None:
     with pytest.raises(TooExpensive, match="were not enough"):
         counted.scan(where="fetch_status + 1 = 0", max_requests=5).head(1).collect()
     assert counted.cat.requests - before < 15
-
-
-# ---- errors ----
 
 
 def test_invalid_scans_fail_before_they_are_collected(harvested: Catalogue) -> None:
