@@ -251,9 +251,8 @@ def test_systemd_unit_is_valid(tmp_path: Path) -> None:
 
 
 def test_python_blocks_compile() -> None:
-    blocks = [
-        block for page in [README, *PAGES] for block in re.findall(r"```python\n(.*?)```", text_of(page), re.DOTALL)
-    ]
+    text = "".join(map(text_of, [README, *PAGES]))
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) > 5
     for block in blocks:
         compile(block, "page", "exec")
@@ -328,9 +327,6 @@ def test_documents_every_json_field() -> None:
     shown = [json.loads(line) for line in page.splitlines() if line.startswith("{")]
     assert len(shown) >= 3
     assert {key for each in shown for key in each} <= named
-
-
-# What docs/internals/promises.md names is there
 
 
 PROMISES = text_of(ROOT / "docs/internals/promises.md")
