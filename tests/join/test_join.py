@@ -140,9 +140,8 @@ def texts_of(oracle: Oracle, count: int, seed: int) -> list[str]:
 def hosts_of(oracle: Oracle, count: int, seed: int) -> list[str]:
     """Draw hosts and some of their parents, which contain each other as domains."""
     chance = random.Random(seed)
-    hosts = {
-        str(row["url"]).split("/")[2].split(":")[0].split("@")[-1] for row in chance.sample(oracle.rows, 3 * count)
-    }
+    urls = (str(row["url"]) for row in chance.sample(oracle.rows, 3 * count))
+    hosts = {url.split("/")[2].split(":")[0].split("@")[-1] for url in urls}
     plain = sorted(host for host in hosts if host.isascii() and host.replace(".", "").replace("-", "").isalnum())
     parents = [host.split(".", 1)[1] for host in plain if host.count(".") > 1 and not host[-1].isdigit()]
     return [*chance.sample(plain, min(count, len(plain))), *parents[:count], "nowhere.invalid"]

@@ -82,9 +82,8 @@ def test_no_sequence_of_calls_exceeds_the_budget(
 
     with TemporaryDirectory() as folder, FaultServer(miniature.folder, script=script) as server:
         home = Path(folder)
-        left, used = asyncio.run(
-            use(Settings(source=server.url, cache=home / "cache", data=home / "data", patience=0.01))
-        )
+        settings = Settings(source=server.url, cache=home / "cache", data=home / "data", patience=0.01)
+        left, used = asyncio.run(use(settings))
         server.settle()
         assert server.requests <= used <= most
         assert all(0 <= each <= most for each in left)

@@ -36,15 +36,8 @@ Rows = list[dict[str, Any]]
 rows = pytest.fixture(scope="module")(many_rows)
 
 
-places = st.lists(
-    st.builds(
-        lambda file, offset, length: Capture(f"crawl-data/{file}", offset, length),
-        st.sampled_from("abc"),
-        st.integers(0, 3000),
-        st.integers(1, 400),
-    ),
-    max_size=25,
-)
+FILES = [f"crawl-data/{name}" for name in "abc"]
+places = st.lists(st.builds(Capture, st.sampled_from(FILES), st.integers(0, 3000), st.integers(1, 400)), max_size=25)
 
 
 @given(places, st.integers(0, 500))

@@ -115,9 +115,6 @@ def test_output_rejects_files_of_other_users(records: list[Record], tmp_path: Pa
     assert planted.read_bytes() == b""
 
 
-# One process at a time writes a name, and what a killed process left is replaced
-
-
 REFUSED = "another process writes to {}; wait for it, or choose another name"
 WRITER = """
 import random, sys

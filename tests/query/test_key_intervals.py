@@ -16,8 +16,6 @@ keys = st.text("ab/\x7fé", max_size=4).map(str.encode)
 
 
 class Batches(KeyBatches):
-    """Keys in arrays of a few each."""
-
     def __init__(self, every: Sequence[bytes], size: int) -> None:
         self._parts = [every[at : at + size] for at in range(0, len(every), size)]
         starts = [*range(0, len(every), size), len(every)]
