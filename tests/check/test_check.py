@@ -1,5 +1,6 @@
 """``catalogue check`` finds and repairs damaged values, and differences from the source."""
 
+import re
 import shutil
 import signal
 import sqlite3
@@ -25,7 +26,7 @@ from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.schema import TABLES
-from tests.support.amounts import part_of
+from tests.support.amounts import in_part, part_of
 from tests.support.commands import Command, ended
 from tests.support.crawls import ABSENT, CRAWL, crawl_of, index_path, table
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
@@ -93,10 +94,8 @@ def test_findings_name_meaning_and_command(cat: Catalogue, server: LoopbackServe
     ]
     assert ran.err.endswith("3 findings\nrun: catalogue check --repair\n")
     reported = command("check", "--json").json()
-    assert (reported["ok"], [finding["next"] for finding in reported["findings"]]) == (
-        False,
-        ["catalogue check --repair"] * 3,
-    )
+    assert not reported["ok"]
+    assert [finding["next"] for finding in reported["findings"]] == ["catalogue check --repair"] * 3
     other = command("check", "--crawl", "CC-MAIN-2013-20")  # which is not stored
     assert (other.status, other.out) == (2, "")
     assert not server.log
@@ -177,6 +176,9 @@ def test_parses_shares() -> None:
 
     assert len(Share.of("1kB").choose(names, length, 5)) == 33
     assert len(looked_into) == 34  # and not all stored files
+    for text in ("0%", "101%", "5/4", "0/4", "much", ""):
+        with pytest.raises(QueryError, match="is not a share of the files; write it as 1%"):
+            Share.of(text)
 
 
 def test_share_without_files_is_not_valid(cat: Catalogue, server: LoopbackServer) -> None:
@@ -189,12 +191,6 @@ def test_share_without_files_is_not_valid(cat: Catalogue, server: LoopbackServer
     reported = command("check", "--read-subset", f"{part}/99", "--json")
     assert (reported.status, reported.json()["ok"], reported.json()["compared"]) == (1, False, 0)
     assert not server.log
-
-
-@pytest.mark.parametrize("text", ["0%", "101%", "5/4", "0/4", "much", ""])
-def test_rejects_invalid_shares(text: str) -> None:
-    with pytest.raises(QueryError, match="is not a share of the files; write it as 1%"):
-        Share.of(text)
 
 
 def test_reports_files_changed_at_the_source(cat: Catalogue, server: LoopbackServer, tmp_path: Path) -> None:
@@ -277,10 +273,9 @@ def test_reports_files_among_the_keys_of_others() -> None:
         def intruders(*extents: tuple[int, int]) -> list[tuple[str, str]]:
             connection.execute("DELETE FROM derived.row_groups")
             for number, (least, greatest) in enumerate(extents):
-                add = (
-                    "INSERT INTO derived.row_groups BY NAME SELECT ? AS path, 'c' AS crawl, ? AS min_key, ? AS max_key"
-                )
-                connection.execute(add, [f"p{number}", f"{least:03}", f"{greatest:03}"])
+                row = "SELECT ? AS path, 'c' AS crawl, ? AS min_key, ? AS max_key"
+                values = [f"p{number}", f"{least:03}", f"{greatest:03}"]
+                connection.execute("INSERT INTO derived.row_groups BY NAME " + row, values)
             return list(intruders_of(connection))
 
         disjoint = [(10 * number, 10 * number + 10) for number in range(12)]  # which may touch
@@ -307,12 +302,7 @@ def test_checks_each_crawl_separately(untaught_data: Path, settings: Settings, t
 def test_repair_drops_damaged_values_and_harvest_fetches_them(cat: Catalogue, server: LoopbackServer) -> None:
     before = content(cat.session.data / STORE)
     one, _, three, *_ = paths(server.folder)
-    damaged = [
-        ("files", one),
-        ("documents", manifest_path(CRAWL)),
-        ("indexes", f"{three}#0"),
-        ("indexes", f"{three}#1"),
-    ]
+    damaged = [("files", one), ("documents", manifest_path(CRAWL)), *(("indexes", f"{three}#{n}") for n in range(2))]
     for name, key in damaged:
         flip_value(cat.session.data / STORE, name, key, Random(3))
     command = commands(cat)
@@ -398,3 +388,22 @@ def test_takes_equal_files_of_a_dataset(tmp_path: Path) -> None:
         assert not [path for outcome in cat.harvest() for path in outcome.failures]
         assert cat.captures("*").count() == 6
         assert not cat.check().findings
+
+
+@in_part(2)
+@pytest.mark.parametrize(("place", "byte"), [(0, b"k"), (0, b"\xff"), (1, b"\xff")])
+def test_damaged_keys_are_repaired(cat: Catalogue, server: LoopbackServer, place: int, byte: bytes) -> None:
+    """In a row or in the index of the table: the first byte of a part of a key is another one."""
+    path, one = cat.session.data / STORE, paths(server.folder)[3]
+    for change in ("DELETE FROM indexes", "DELETE FROM facts", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+        sql(cat, change)  # keys of indexes begin with the path
+    content = path.read_bytes()
+    at = [found.start() for found in re.finditer(re.escape(one.encode()), content)][place] + len("cc-index/table/")
+    path.write_bytes(content[:at] + byte + content[at + 1 :])
+    for repair in (False, True):
+        cat.check(repair=repair)
+        cat.close()
+    cat.harvest(CRAWL)
+    assert cat.check().findings == []
+    assert one in {*cat.files()["path"]}
+    assert len(cat.files()) == FILES

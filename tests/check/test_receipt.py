@@ -5,7 +5,6 @@ import json
 import os
 import shlex
 import tracemalloc
-from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
 
@@ -15,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catalogue
-from catalogue import Catalogue
 from catalogue.check.receipt import check_answer, check_source, read_receipt
 from catalogue.errors import BadReceipt, QueryError
 from catalogue.output.ledger import Ledger
@@ -23,52 +21,31 @@ from catalogue.settings import Settings
 from tests.conftest import once
 from tests.support.commands import Command
 from tests.support.faults import FaultServer
-
-
-@dataclass(frozen=True)
-class Answered:
-    folder: Path
-    source: Path
-    answer: Path
-    receipt: Path
-
-    @property
-    def data(self) -> Path:
-        return self.folder / "data"
-
-    def command(self) -> Command:
-        return Command(self.data, str(self.source), self.folder)
+from tests.support.rot import flip
 
 
 @pytest.fixture(scope="module")
-def answered(mirror: Path, crawl: str, tmp_path_factory: pytest.TempPathFactory) -> Answered:
+def answered(mirror: Path, crawl: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A query of both indexes with its receipt, and a copy of the index that tests may change."""
 
-    def make(folder: Path) -> Answered:
+    def make(folder: Path) -> Path:
         source = folder / "source"
         copytree(mirror / "cc-index", source / "cc-index")
         for each in [mirror / "collinfo.json", *mirror.rglob("cc-index-table.paths.gz")]:
             (source / each.relative_to(mirror)).parent.mkdir(parents=True, exist_ok=True)
             (source / each.relative_to(mirror)).write_bytes(each.read_bytes())
-        made = Answered(folder, source, folder / "found.jsonl", folder / "found.receipt")
-        run = made.command()
+        run = command_of(folder)
         assert run("harvest", "--crawl", crawl).status == 0
         words = ("query", "*.com", "--index", "columnar", "--columns", "url", "-o", "found.jsonl")
         ran = run(*words, "--receipt", "found.receipt")
         assert ran.status == 0, ran.err
-        return made
+        return folder
 
     return once(tmp_path_factory, "answered", make)
 
 
-def opened(answered: Answered) -> Catalogue:
-    settings = Settings(source=str(answered.source), cache=answered.folder / "cache")
-    return catalogue.open(answered.data, settings=settings)
-
-
-def flipped(data: bytes, place: int, bit: int) -> bytes:
-    at = place % len(data)
-    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+def command_of(folder: Path) -> Command:
+    return Command(folder / "data", str(folder / "source"), folder)
 
 
 @pytest.mark.parametrize(
@@ -124,31 +101,33 @@ def test_receipt_of_a_page_has_the_stored_footers(
     assert footers >= read > set()
 
 
-@given(place=st.integers(0, 1 << 30), bit=st.integers(0, 7))
-def test_finds_each_changed_byte_of_the_answer(answered: Answered, place: int, bit: int) -> None:
-    receipt, changed = read_receipt(answered.receipt), answered.folder / "changed.jsonl"
-    changed.write_bytes(flipped(answered.answer.read_bytes(), place, bit))
-    assert check_answer(receipt, changed)
-    assert check_answer(receipt, answered.answer) is None
+@given(place=st.integers(0, 1 << 30))
+def test_finds_each_changed_byte_of_the_answer(answered: Path, place: int) -> None:
+    receipt, answer, changed = (answered / f"{name}" for name in ("found.receipt", "found.jsonl", "changed.jsonl"))
+    content = answer.read_bytes()
+    changed.write_bytes(flip(content, place % (8 * len(content))))
+    assert check_answer(read_receipt(receipt), changed)
+    assert check_answer(read_receipt(receipt), answer) is None
 
 
-@given(place=st.integers(0, 1 << 30), bit=st.integers(0, 7), cut=st.booleans())
-def test_finds_each_changed_byte_of_the_receipt(answered: Answered, place: int, bit: int, *, cut: bool) -> None:
-    content, changed = answered.receipt.read_bytes(), answered.folder / "changed.receipt"
-    changed.write_bytes(content[: place % len(content)] if cut else flipped(content, place, bit))
+@given(place=st.integers(0, 1 << 30), cut=st.booleans())
+def test_finds_each_changed_byte_of_the_receipt(answered: Path, place: int, *, cut: bool) -> None:
+    content, changed = (answered / "found.receipt").read_bytes(), answered / "changed.receipt"
+    changed.write_bytes(content[: place % len(content)] if cut else flip(content, place % (8 * len(content))))
     with pytest.raises(BadReceipt):
         read_receipt(changed)
 
 
 @given(st.data())
-def test_finds_each_changed_byte_of_the_source(answered: Answered, data: st.DataObject) -> None:
-    receipt = read_receipt(answered.receipt)
+def test_finds_each_changed_byte_of_the_source(answered: Path, data: st.DataObject) -> None:
+    receipt = read_receipt(answered / "found.receipt")
     read = data.draw(st.sampled_from(receipt.reads))
-    file = answered.source / read.path
-    content, place = file.read_bytes(), data.draw(st.integers(read.start, read.end - 1))
-    file.write_bytes(flipped(content, place, data.draw(st.integers(0, 7))))
+    file = answered / "source" / read.path
+    content = file.read_bytes()
+    file.write_bytes(flip(content, data.draw(st.integers(8 * read.start, 8 * read.end - 1))))
+    settings = Settings(source=str(answered / "source"), cache=answered / "cache")
     try:
-        with opened(answered) as cat:
+        with catalogue.open(answered / "data", settings=settings) as cat:
             found = list(check_source(receipt, cat.session))
     finally:
         file.write_bytes(content)
@@ -156,9 +135,9 @@ def test_finds_each_changed_byte_of_the_source(answered: Answered, data: st.Data
     assert all(each.startswith(read.path) and "was changed" in each for each in found)
 
 
-def test_reports_files_of_another_length_or_missing(answered: Answered) -> None:
-    receipt, run = read_receipt(answered.receipt), answered.command()
-    file = answered.source / receipt.reads[0].path
+def test_reports_files_of_another_length_or_missing(answered: Path) -> None:
+    receipt, run = read_receipt(answered / "found.receipt"), command_of(answered)
+    file = answered / "source" / receipt.reads[0].path
     content = file.read_bytes()
     changes = [(content + b"more", "and the receipt "), (None, "no longer exists")]
     changes += [(content[:length], "shorter") for length in (0, receipt.reads[0].start, receipt.reads[0].end - 1)]
@@ -175,19 +154,19 @@ def test_reports_files_of_another_length_or_missing(answered: Answered) -> None:
     assert run("verify", "found.receipt", "--read-source").status == 0
 
 
-def test_command_reports_changes_by_its_status(answered: Answered) -> None:
-    run = answered.command()
+def test_command_reports_changes_by_its_status(answered: Path) -> None:
+    run = command_of(answered)
     assert run("verify", "found.receipt", "--json").json()["valid"] is True
-    (answered.folder / "other.jsonl").write_bytes(answered.answer.read_bytes() + b"\n")
+    (answered / "other.jsonl").write_bytes((answered / "found.jsonl").read_bytes() + b"\n")
     ran = run("verify", "found.receipt", "--answer", "other.jsonl")
     assert ran.status == 1
     assert "other.jsonl has " in ran.err
 
 
 def test_names_the_option_that_reads_the_source_of_a_receipt(
-    answered: Answered, mirror: Path, crawl: str, tmp_path: Path
+    answered: Path, mirror: Path, crawl: str, tmp_path: Path
 ) -> None:
-    odd = Path(copytree(answered.source, tmp_path / "it's odd %41"))
+    odd = Path(copytree(answered / "source", tmp_path / "it's odd %41"))
     there = Command(tmp_path / "data", str(odd), tmp_path)
     asked = ("query", "example.com", "--crawl", crawl, "--index", "columnar", "-o", "found.jsonl")
     assert there("harvest", "--crawl", crawl).status == 0
@@ -201,8 +180,7 @@ def test_names_the_option_that_reads_the_source_of_a_receipt(
 
 
 def sealed(*lines: str) -> bytes:
-    """Return a receipt of these lines."""
-    content = "".join(f"{line}\n" for line in lines).encode()
+    content = "\n".join([*lines, ""]).encode()
     return content + f'{{"sha256": "{hashlib.sha256(content).hexdigest()}"}}\n'.encode()
 
 
@@ -271,17 +249,13 @@ def test_pipes_and_devices_are_refused_at_once(command: Command, words: list[str
     (command.home / "r").write_bytes(sealed(HEAD.replace("RANGES", "0")))
     for name in ("pipe", "/dev/zero"):
         ran = command(*(name if word == "PIPE" else word for word in words))
-        assert (ran.status, ran.err) == (
-            2,
-            f"catalogue: {name} is a pipe or a device, not a file; save its content to a file first\n",
-        )
+        message = "is a pipe or a device, not a file; save its content to a file first"
+        assert (ran.status, ran.err) == (2, f"catalogue: {name} {message}\n")
 
 
 def test_millions_of_line_feeds_take_little_memory(command: Command) -> None:
     line_feeds = b"\n" * (8 << 20)
-    (command.home / "r").write_bytes(
-        line_feeds + f'{{"sha256": "{hashlib.sha256(line_feeds).hexdigest()}"}}\n'.encode()
-    )
+    (command.home / "r").write_bytes(sealed(line_feeds[1:].decode()))
     (command.home / "x.jsonl.ledger").write_bytes(line_feeds)
     tracemalloc.start()
     try:

@@ -26,16 +26,8 @@ def test_converts_rows_of_every_origin() -> None:
     meant = Capture(str(ROW["warc_filename"]), 5, 7, URL, TIME, digest(BODY), 200)
     assert capture_of(ROW) == meant
     assert (meant.range.start, meant.range.end) == (5, 12)
-    cdx = {
-        "urlkey": "com,example)/",
-        "timestamp": "20220815010203",
-        "url": URL,
-        "status": "200",
-        "digest": digest(BODY),
-        "filename": ROW["warc_filename"],
-        "offset": "5",
-        "length": "7",
-    }
+    cdx = {"urlkey": "com,example)/", "timestamp": "20220815010203", "url": URL, "status": "200"}
+    cdx |= {"digest": digest(BODY), "filename": str(ROW["warc_filename"]), "offset": "5", "length": "7"}
     assert capture_of(cdx) == meant
     athena = {name: str(value) for name, value in ROW.items()} | {"fetch_time": "2022-08-15 01:02:03.000"}
     assert capture_of(athena) == meant
@@ -63,6 +55,7 @@ def test_parses_times(time: object, seconds: int) -> None:
     assert capture_of(ROW | {"fetch_time": time}).time == TIME.replace(second=seconds)
 
 
+INVALID = "invalid offset, length, status or time"
 ODD = [["x"], {}, ("x", "y"), np.array([1, 2]), np.array([]), b"x", {1, 2}]
 
 
@@ -76,23 +69,17 @@ def test_rejects_lists_as_values(name: str) -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"warc_filename": "crawl-data/x/"}, "is not the path of an archive"),
-        ({"warc_filename": "crawl-data/" + "a/" * 20 + "x"}, "is not the path of an archive"),
-        ({"warc_record_offset": -1}, "invalid record of"),
-        ({"warc_record_offset": 1 << 63}, "invalid record of"),
+        *(
+            ({"warc_filename": f"crawl-data/{name}"}, "is not the path of an archive")
+            for name in ("x/", "a/" * 20 + "x")
+        ),
+        *(({"warc_record_offset": offset}, "invalid record of") for offset in (-1, 1 << 63)),
         ({"warc_record_length": 0}, "invalid record of"),
         ({"warc_record_length": MAX_RECORD + 1}, "at most"),
-        ({"warc_record_length": "many"}, "invalid offset, length, status or time"),
-        ({"warc_record_offset": None}, "invalid offset, length, status or time"),
-        ({"warc_record_offset": float("inf")}, "invalid offset, length, status or time"),
-        ({"warc_record_offset": 1.5}, "invalid offset, length, status or time"),
-        ({"warc_record_offset": "9" * 5000}, "invalid offset, length, status or time"),
-        ({"fetch_time": "yesterday"}, "invalid offset, length, status or time"),
+        *(({"warc_record_offset": offset}, INVALID) for offset in (None, float("inf"), 1.5, "9" * 5000)),
+        *(({"fetch_time": time}, INVALID) for time in ("yesterday", "2022-13", "20229915010203", "-166052532300")),
+        *(({"warc_record_length": "many"}, INVALID), ({"fetch_status": "OK"}, INVALID)),
         ({"fetch_time": "2022081501"}, "use 14 digits"),
-        ({"fetch_time": "2022-13"}, "invalid offset, length, status or time"),
-        ({"fetch_time": "20229915010203"}, "invalid offset, length, status or time"),
-        ({"fetch_time": "-166052532300"}, "invalid offset, length, status or time"),
-        ({"fetch_status": "OK"}, "invalid offset, length, status or time"),
     ],
 )
 def test_rejects_invalid_values(more: dict[str, Any], why: str) -> None:

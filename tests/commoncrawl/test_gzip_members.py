@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from catalogue.commoncrawl.gzip_members import MAX_DOCUMENT, inflate, inflate_by_isal, inflate_by_zlib
 from catalogue.errors import BadManifest
+from tests.support.rot import flip
 
 COMPLETE = gzip.compress(b"some text that is long enough " * 9, mtime=0)
 WITH_NAME = COMPLETE[:3] + b"\x08" + COMPLETE[4:10] + b"name\0" + COMPLETE[10:]
@@ -47,14 +48,11 @@ def test_gzip_bomb_is_not_inflated(inflated: Inflate) -> None:
     assert peak < 4 * MAX_DOCUMENT
 
 
-def flipped(at: int) -> bytes:
-    return COMPLETE[:at] + bytes([COMPLETE[at] ^ 1]) + COMPLETE[at + 1 :]
-
-
 SIZE = len(COMPLETE)
+TRAILER = range(SIZE - 8, SIZE)
 REJECTED: dict[str, tuple[list[bytes], str]] = {
     "every truncation": ([COMPLETE[:length] for length in range(SIZE)], "truncated"),
-    "wrong trailer": ([flipped(at) for at in range(SIZE - 8, SIZE)], r"not gzip: .*incorrect (data|length) check"),
+    "wrong trailer": ([flip(COMPLETE, 8 * at) for at in TRAILER], r"not gzip: .*incorrect (data|length) check"),
     "unknown flags": (
         [COMPLETE[:3] + bytes([flags]) + COMPLETE[4:] for flags in (0x20, 0x40, 0x80)],
         r"not gzip: .*unknown header flags set",

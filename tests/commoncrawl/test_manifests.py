@@ -8,10 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.commoncrawl.crawls import SUBSETS, Crawl, has_columnar_index, parse_collinfo
+from catalogue.commoncrawl.crawls import (
+    SUBSETS,
+    Crawl,
+    check_crawl_name,
+    has_columnar_index,
+    parse_collinfo,
+    select_crawls,
+    select_subsets,
+    suggest_crawl,
+)
 from catalogue.commoncrawl.datasets import IndexFile, index_file, is_manifest_path, manifest_path, parse_manifest
 from catalogue.commoncrawl.gzip_members import MAX_DOCUMENT
-from catalogue.errors import BadManifest, UnknownCrawl
+from catalogue.errors import BadManifest, QueryError, UnknownCrawl
 from tests.support.mirrors import index_paths
 
 CRAWL = "CC-MAIN-2022-05"
@@ -31,11 +40,10 @@ def manifest(*lines: str, end: str = "\n") -> bytes:
 
 def test_manifest_path() -> None:
     assert manifest_path(CRAWL) == "crawl-data/CC-MAIN-2022-05/cc-index-table.paths.gz"
-    assert is_manifest_path(manifest_path(CRAWL))
-    assert is_manifest_path("projects/test/CC-SUPPLEMENTAL-2026-22/index.paths.gz")
-    assert not any(
-        map(is_manifest_path, [CRAWL, "2022-05", "x.paths.gz", "../x/y.paths.gz", "/x/y.paths.gz", "a//b.paths.gz"])
-    )
+    for path in (manifest_path(CRAWL), "projects/test/CC-SUPPLEMENTAL-2026-22/index.paths.gz"):
+        assert is_manifest_path(path)
+    for path in (CRAWL, "2022-05", "x.paths.gz", "../x/y.paths.gz", "/x/y.paths.gz", "a//b.paths.gz"):
+        assert not is_manifest_path(path)
     with pytest.raises(UnknownCrawl):
         manifest_path(f"{CRAWL}/../../x")
 
@@ -100,6 +108,9 @@ def test_manifest_of_an_unnamed_crawl() -> None:
         parse_manifest(None, manifest(part(0), OTHER))
 
 
+UNREADABLE = rf"cannot read the manifest of {CRAWL} \(.*{{}}.*\); try again"
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -108,16 +119,12 @@ def test_manifest_of_an_unnamed_crawl() -> None:
         *((manifest(part(0)) + b"x", "data after the end"), (manifest(part(0)) * 2, "data after the end")),
         (gzip.compress(bytes(MAX_DOCUMENT + 1), 1, mtime=0), "inflates to more than 16,777,216 bytes"),
         (gzip.compress("é".encode(), mtime=0), "'ascii' codec can't decode"),
+        *((manifest(*lines), "") for lines in ([], [f"{ROOT}/"], [OTHER], ["x"])),
     ],
 )
 def test_rejects_invalid_manifests(data: bytes, reason: str) -> None:
-    with pytest.raises(BadManifest, match=rf"cannot read the manifest of {CRAWL} \(.*{reason}.*\); try again"):
-        parse_manifest(CRAWL, data)
-
-
-@pytest.mark.parametrize("data", [manifest(), manifest(ROOT + "/"), manifest(OTHER), manifest("x")])
-def test_rejects_manifests_without_files(data: bytes) -> None:
-    with pytest.raises(BadManifest, match=f"the manifest of {CRAWL} lists no index file"):
+    says = UNREADABLE.format(reason) if reason else f"the manifest of {CRAWL} lists no index file"
+    with pytest.raises(BadManifest, match=says):
         parse_manifest(CRAWL, data)
 
 
@@ -163,3 +170,125 @@ def test_skips_items_of_another_form() -> None:
 def test_rejects_invalid_lists_of_crawls(data: bytes, reason: str) -> None:
     with pytest.raises(BadManifest, match=reason):
         parse_collinfo(data)
+
+
+# Names of crawls, and the words that select them
+
+
+@pytest.mark.parametrize(
+    ("name", "indexed"),
+    [
+        *(("CC-MAIN-2022-05", True), ("CC-MAIN-2013-20", True), ("CC-MAIN-2012", False), ("CC-MAIN-2009-2010", False)),
+        *(("CC-SUPPLEMENTAL-2026-22", True), ("CC-MAIN-2026-22-bis", True)),
+    ],
+)
+def test_accepts_names_of_crawls(name: str, *, indexed: bool) -> None:
+    assert check_crawl_name(name) == name
+    assert has_columnar_index(name) == indexed
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "CC-MAIN-22-05", "CC-MAIN-2022-5", "CC-MAIN-2022-05\n", "CC-MAIN-2022-05/../../x"),
+        *("CC-MAIN-2022-0\u0665", "cc-main-2022-05", "CC-MAIN-2022-05-index", "2022-05", "latest"),
+        "CC-MAIN-2022-05'--",
+    ],
+)
+def test_rejects_other_names(name: str) -> None:
+    with pytest.raises(UnknownCrawl, match=r"is not the name of a crawl; (did you mean|one looks like) "):
+        check_crawl_name(name)
+
+
+KNOWN = [f"CC-MAIN-{name}" for name in ("2018-05", "2020-24", "2021-49", "2022-05", "2012")]
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        *(([], ""), (["CC-MAIN-2020-24"], "2020-24"), (["CC-MAIN-2030-01"], "2030-01"), (["latest"], "2022-05")),
+        *((["all"], "2022-05 2021-49 2020-24 2018-05"), (["CC-MAIN-2018-05..CC-MAIN-2020-24"], "2020-24 2018-05")),
+        *((["CC-MAIN-2021-49.."], "2022-05 2021-49"), (["..CC-MAIN-2020-24"], "2020-24 2018-05")),
+        (["CC-MAIN-2018-05", "latest", "CC-MAIN-2018-05"], "2022-05 2018-05"),
+        *((["2020-24"], "2020-24"), (["2022-05-bis"], "2022-05-bis"), (["cc-main-2022-05-BIS"], "2022-05-bis")),
+        *((["cc-main-2020-24, Latest"], "2022-05 2020-24"), (["2018-05..2020-24,2022-05"], "2022-05 2020-24 2018-05")),
+        *((["2021"], "2021-49"), (["2020..2021"], "2021-49 2020-24"), (["2021.."], "2022-05 2021-49")),
+        *((["2021-49..latest"], "2022-05 2021-49"), (["1"], "2022-05"), (["3"], "2022-05 2021-49 2020-24")),
+        *((["99"], "2022-05 2021-49 2020-24 2018-05"), (["1", "2018"], "2022-05 2018-05")),
+    ],
+)
+def test_selects_crawls_by_words(words: list[str], chosen: str) -> None:
+    assert select_crawls(words, KNOWN) == [f"CC-MAIN-{name}" for name in chosen.split()]
+
+
+def test_orders_crawls_by_time() -> None:
+    known = ["CC-MAIN-2026-25", "CC-SUPPLEMENTAL-2026-22-bis", "CC-SUPPLEMENTAL-2026-22", "CC-MAIN-2026-21"]
+    assert select_crawls(["all"], known[::-1]) == known
+    assert select_crawls(["CC-MAIN-2026-22.."], known) == known[:3]
+
+
+def test_rejects_a_short_name_that_fits_two_crawls() -> None:
+    known = ["CC-MAIN-2026-22", "CC-SUPPLEMENTAL-2026-22", "CC-SUPPLEMENTAL-2026-30"]
+    assert select_crawls(["2026-30"], known) == ["CC-SUPPLEMENTAL-2026-30"]
+    with pytest.raises(UnknownCrawl, match=r"^2026-22 may be CC-.* or CC-.*; write the whole name"):
+        select_crawls(["2026-22"], known)
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        (["CC-MAIN-2023-01..", "..CC-MAIN-2013-20", "2019", "2012", "2019..2019"], KNOWN),
+        (["latest", "all", ".."], []),
+        (["latest", "all", ".."], ["CC-MAIN-2012"]),
+    ],
+)
+def test_rejects_words_without_crawls(words: list[str], known: list[str]) -> None:
+    for word in words:
+        with pytest.raises(UnknownCrawl, match=f"there is no crawl in '{word}'"):
+            select_crawls([word], known)
+
+
+@pytest.mark.parametrize(
+    ("word", "advice"),
+    [
+        ("CC-MAIN-2022-05..CC-MAIN-2018-05", "CC-MAIN-2018-05..CC-MAIN-2022-05"),
+        ("2022..2021", "2021..2022"),
+        ("2022-05..2021", "2021..CC-MAIN-2022-05"),
+    ],
+)
+def test_rejects_ranges_that_end_before_they_start(word: str, advice: str) -> None:
+    with pytest.raises(QueryError, match=f"ends before it starts; write {advice}$"):
+        select_crawls([word], KNOWN)
+
+
+@pytest.mark.parametrize(
+    "word", ["", "newest", "CC-MAIN-2018-05,", "2022-5", "CC-MAIN-2018-05...CC-MAIN-2020-24", "a..b", "...", "*"]
+)
+def test_rejects_words_that_are_not_crawls(word: str) -> None:
+    with pytest.raises(UnknownCrawl, match="is not the name of a crawl"):
+        select_crawls([word], KNOWN)
+    with pytest.raises(UnknownCrawl, match=r"^'latest' is not the name of a crawl; one looks like "):
+        select_crawls(["latest..2022-05"], KNOWN)
+
+
+def test_selects_subsets() -> None:
+    assert select_subsets([]) == ()
+    assert select_subsets(["robotstxt", "warc", "robotstxt"]) == ("robotstxt", "warc")
+    assert select_subsets(["all"]) == SUBSETS
+    assert select_subsets(["robotstxt", "all"]) == ("robotstxt", "warc", "crawldiagnostics")
+    with pytest.raises(
+        QueryError, match="unknown subset 'wet'; choose among warc, crawldiagnostics, robotstxt and all"
+    ):
+        select_subsets(["warc", "wet"])
+
+
+@pytest.mark.parametrize(
+    ("crawl", "end"),
+    [
+        ("CC-MAIN-2022-06", "did you mean CC-MAIN-2022-05?"),
+        ("CC-MAIN-2099-01", "the newest is CC-MAIN-2026-30"),
+        ("CC-MAIN-2026-30", "the list of crawls has it, but its files may not be published yet"),
+    ],
+)
+def test_suggests_what_to_do_about_a_missing_crawl(crawl: str, end: str) -> None:
+    assert suggest_crawl(crawl, ["CC-MAIN-2022-05", "CC-MAIN-2026-30"]) == end

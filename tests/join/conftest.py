@@ -40,12 +40,9 @@ def some(rows: pa.Table, crawls: list[str]) -> Oracle:
 
 
 @pytest.fixture(scope="session")
-def both_settings(whole_mirror: Path, settings: Settings) -> Settings:
-    return replace(settings, source=str(whole_mirror))
-
-
-@pytest.fixture(scope="session")
-def both(both_data: Path, both_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+def both(
+    both_data: Path, whole_mirror: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Catalogue]:
     data = copytree(both_data, tmp_path_factory.mktemp("both") / "data")
-    with catalogue.open(data, settings=both_settings) as cat:
+    with catalogue.open(data, settings=replace(settings, source=str(whole_mirror))) as cat:
         yield cat

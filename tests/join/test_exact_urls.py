@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -85,22 +87,18 @@ def test_lists_with_blank_lines_and_comments(cat: Catalogue, tmp_path: Path) -> 
     assert sorted((row["row_id"], row["exact"]) for row in rows) == [(4, True)] * 2 + [(6, False)] * 4
 
 
-def test_other_matches_have_no_preference(cat: Catalogue) -> None:
-    rows = cat.join(["city.example"], how="latest", match="host", crawls=[OLD, NEWER]).to_arrow()
-    assert rows["url"].to_pylist() == [WWW]
-    assert "exact" not in rows.column_names
+def test_results_have_the_column_where_urls_are_compared(cat: Catalogue) -> None:
+    def rows(urls: list[str], how: str, **more: Any) -> pa.Table:
+        return cat.join(urls, how=how, crawls=[OLD, NEWER], **more).to_arrow()
 
-
-def test_columns_without_the_url(cat: Catalogue) -> None:
-    rows = cat.join([WWW2], how="inner", crawls=[OLD, NEWER], columns=["fetch_time"]).to_arrow()
-    assert rows.column_names == ["row_id", "input_key", "url_surtkey", "fetch_time", "url", "crawl", "subset", "exact"]
-    assert rows["url"].to_pylist() == [WWW2, WWW2]
-
-
-def test_result_without_rows_has_the_column(cat: Catalogue) -> None:
+    other_match = rows(["city.example"], "latest", match="host")
+    assert (other_match["url"].to_pylist(), "exact" in other_match.column_names) == ([WWW], False)
+    found = rows([WWW2], "inner", columns=["fetch_time"])
+    assert found.column_names == ["row_id", "input_key", "url_surtkey", "fetch_time", "url", "crawl", "subset", "exact"]
+    assert found["url"].to_pylist() == [WWW2, WWW2]
     for how in ("inner", "latest"):
-        rows = cat.join(["https://no.example/"], how=how, crawls=[OLD, NEWER]).to_arrow()
-        assert (len(rows), rows.column_names[-1]) == (0, "exact")
+        nothing = rows(["https://no.example/"], how)
+        assert (len(nothing), nothing.column_names[-1]) == (0, "exact")
 
 
 @in_part(2)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import catalogue
 from catalogue import Catalogue
 from catalogue.errors import TooExpensive
 from catalogue.join.join import JoinQuery, join
@@ -18,8 +19,10 @@ from catalogue.join.joined import Joined, JoinEstimate
 from catalogue.join.slices import Sizes
 from catalogue.progress import Report
 from catalogue.query.query import QueryOptions
+from catalogue.settings import Settings
 from catalogue.surt import Match, parse_pattern, same_url, url_surtkeys
 from tests.support.amounts import EXAMPLES, in_part, in_soak
+from tests.support.crawls import CRAWL, crawl_of, table
 
 COLUMNS = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
 SMALL = Sizes(keys=20, row_groups=6, blocks=9, run=1, few=0, rows=17, batch=8, planned=1_000)
@@ -120,7 +123,6 @@ def run(  # noqa: PLR0913 - those of a join
 
 
 def refuse(_: object) -> None:
-    """Refuse the cost of a join."""
     raise TooExpensive("no")
 
 
@@ -138,9 +140,8 @@ def texts_of(oracle: Oracle, count: int, seed: int) -> list[str]:
 def hosts_of(oracle: Oracle, count: int, seed: int) -> list[str]:
     """Draw hosts and some of their parents, which contain each other as domains."""
     chance = random.Random(seed)
-    hosts = {
-        str(row["url"]).split("/")[2].split(":")[0].split("@")[-1] for row in chance.sample(oracle.rows, 3 * count)
-    }
+    urls = (str(row["url"]) for row in chance.sample(oracle.rows, 3 * count))
+    hosts = {url.split("/")[2].split(":")[0].split("@")[-1] for url in urls}
     plain = sorted(host for host in hosts if host.isascii() and host.replace(".", "").replace("-", "").isalnum())
     parents = [host.split(".", 1)[1] for host in plain if host.count(".") > 1 and not host[-1].isdigit()]
     return [*chance.sample(plain, min(count, len(plain))), *parents[:count], "nowhere.invalid"]
@@ -248,3 +249,26 @@ def test_inner_join_of_which_only_keys_are_wanted(both: Catalogue, some: Oracle)
 
 def keys_of(text: str) -> tuple[str, ...]:
     return (text,) if ")" in text.split("/", 1)[0] else url_surtkeys(text)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("latest", []),
+        ("crawls", [("com,example)/a", 2, None, []), ("com,example)/c", 1, None, []), ("com,example)/d", 0, None, [])]),
+    ],
+)
+def test_captures_without_times_and_statuses(tmp_path: Path, how: str, expected: list[tuple[object, ...]]) -> None:
+    nulls = {
+        "fetch_time": pa.nulls(4, pa.timestamp("ms", "UTC")),
+        "fetch_status": pa.nulls(4, pa.int16()),
+        "warc_filename": pa.array([f"crawl-data/{n}.warc.gz" for n in range(4)]),
+        "warc_record_offset": pa.array([0, 1, 2, 3], pa.int32()),
+    }
+    source = crawl_of(tmp_path / "source", table([f"com,example)/{letter}" for letter in "aabc"], **nulls))
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(source))) as cat:
+        cat.harvest(CRAWL)
+        keys = pa.table({"key": ["com,example)/a", "com,example)/c", "com,example)/d"]})
+        found = cat.join(keys, tmp_path / "found", how=how, crawls=CRAWL).to_arrow()
+    shown = ["input_key", "captures", "first", "statuses"] if how == "crawls" else ["input_key"]
+    assert [tuple(row.values()) for row in found.select(shown).to_pylist()] == expected

@@ -17,7 +17,7 @@ from catalogue.formatting import plural, size
 from catalogue.surt import Match
 from tests.join.test_join import SMALL, Oracle, expected, of_result, refuse, run, texts_of
 from tests.support.amounts import in_part, in_soak
-from tests.support.faults import Fault, FaultServer, Kind, Request
+from tests.support.faults import Fault, FaultServer, Kind, Script, only
 from tests.support.mirrors import copy_crawl
 
 
@@ -86,10 +86,9 @@ def test_finished_join_is_not_done_again(both: Catalogue, oracle: Oracle, crawl:
     assert (second.rows, second.input_rows, second.requests) == (first.rows, first.input_rows, 0)
     assert {path: path.stat().st_mtime_ns for path in second.files} == times
     assert not (tmp_path / "out/.join/keys").exists()
-    with pytest.raises(QueryError, match="another join"):
-        run(both, texts, tmp_path / "out", "semi", crawls=crawl)
-    with pytest.raises(QueryError, match="another join"):
-        run(both, texts[:-1], tmp_path / "out", "inner", crawls=crawl)
+    for given, how in ((texts, "semi"), (texts[:-1], "inner")):
+        with pytest.raises(QueryError, match="another join"):
+            run(both, given, tmp_path / "out", how, crawls=crawl)
 
 
 def test_refused_start_leaves_the_output_free(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
@@ -97,10 +96,9 @@ def test_refused_start_leaves_the_output_free(both: Catalogue, oracle: Oracle, c
     with pytest.raises(TooExpensive):
         run(both, texts, tmp_path / "out", "inner", crawls=crawl, agree=refuse)
     assert both.requests == before
-    with pytest.raises(QueryError):
-        run(both, ["no url"], tmp_path / "out", "semi", crawls=crawl)
-    with pytest.raises(QueryError):
-        run(both, texts * 100, tmp_path / "out", "semi", crawls="CC-MAIN-2013-20")
+    for given, crawls in ((["no url"], crawl), (texts * 100, "CC-MAIN-2013-20")):
+        with pytest.raises(QueryError):
+            run(both, given, tmp_path / "out", "semi", crawls=crawls)
     done = run(both, texts, tmp_path / "out", "semi", crawls=crawl)
     assert of_result(done) == expected(oracle, texts, "semi", Match.EXACT)
 
@@ -219,11 +217,7 @@ def test_failed_slice_leaves_no_rows(
 ) -> None:
     texts = texts_of(oracle, 150, seed=9)
     broken = max(whole_mirror.rglob(f"crawl={crawl}/subset=warc/*.parquet"), key=lambda path: path.stat().st_size)
-
-    def script(request: Request) -> Fault | None:
-        return Fault(Kind.NOT_FOUND) if request.path.endswith(broken.name) else None
-
-    with FaultServer(whole_mirror, script=script) as server:
+    with FaultServer(whole_mirror, script=only(str(broken.relative_to(whole_mirror)), Kind.NOT_FOUND)) as server:
         moved = replace(both.session.settings, source=server.url, cache_size=0)
         with catalogue.open(both.session.folder, settings=moved) as cat:
             sizes = replace(SMALL, keys=5)
@@ -239,10 +233,7 @@ def test_slices_are_read_by_the_other_index(
     both: Catalogue, oracle: Oracle, crawl: str, whole_mirror: Path, tmp_path: Path, how: str
 ) -> None:
     texts, messages = texts_of(oracle, 150, seed=9), list[str]()
-
-    def script(request: Request) -> Fault | None:
-        return Fault(Kind.NOT_FOUND) if "/cdx-" in request.path else None
-
+    script: Script = lambda request: Fault(Kind.NOT_FOUND) if "/cdx-" in request.path else None  # noqa: E731
     with FaultServer(whole_mirror, script=script) as server:
         moved = replace(both.session.settings, source=server.url, cache_size=0)
         with catalogue.open(both.session.folder, settings=moved) as cat:
@@ -292,10 +283,8 @@ def test_a_budget_reads_some_slices_at_a_time(
     refused = run(both, texts, output, how, crawls=crawl, index=index, budget=1)
     assert (refused.complete, refused.bytes, refused.left) == (False, 0, refused.slices)
     budget = max(refused.next_bytes, whole.bytes // 3)
-    left = (
-        f"{refused.left} of {plural(refused.slices, 'slice')} left, the next of which takes {size(refused.next_bytes)}"
-    )
-    assert refused.problems == [f"{left}; run the join again"]
+    left, next_one = f"{refused.left} of {plural(refused.slices, 'slice')} left", size(refused.next_bytes)
+    assert refused.problems == [f"{left}, the next of which takes {next_one}; run the join again"]
     while True:
         done = run(both, texts, output, how, crawls=crawl, index=index, budget=budget)
         received, runs = received + done.bytes, runs + 1

@@ -176,16 +176,13 @@ def test_result_read_by_polars_is_an_input(both: Catalogue, crawl: str, tmp_path
     assert again.to_arrow()["input_crawls"].to_pylist() == found.to_arrow()["crawls"].to_pylist()
 
 
-def test_types_that_no_result_has_are_refused(both: Catalogue, crawl: str, tmp_path: Path) -> None:
+def test_types_that_no_result_has_and_options_of_other_queries_are_refused(both: Catalogue, crawl: str) -> None:
     repeated = pa.RunEndEncodedArray.from_arrays([3], [1])
     keys = pa.table({"url": URLS, "n": pa.StructArray.from_arrays([repeated], ["of"])})
     with pytest.raises(QueryError, match=r"the column n has type .*, which a result cannot have; leave it out"):
-        both.join(keys, tmp_path / "out", how="inner", crawls=crawl)
-
-
-def test_options_of_other_queries_are_refused(both: Catalogue, crawl: str, tmp_path: Path) -> None:
+        both.join(keys, how="inner", crawls=crawl)
     with pytest.raises(QueryError, match="a join does not have the options limit, unique; filter its result"):
-        both.join(URLS, tmp_path / "out", crawls=crawl, limit=1, unique="url")  # type: ignore[call-arg]
+        both.join(URLS, crawls=crawl, limit=1, unique="url")  # type: ignore[call-arg]
 
 
 REFUSED: dict[str, tuple[bytes, str]] = {

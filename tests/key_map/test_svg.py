@@ -104,17 +104,6 @@ def paged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
         yield cat
 
 
-def test_draws_the_path_to_one_page(paged: Catalogue) -> None:
-    found = paged.captures("example1.com/000777")
-    picture = found.plot()
-    check_legible(picture)
-    assert picture.title == f"example1.com/000777 in {CRAWL}"
-    assert picture.sentences[1] == f"It reads 1 of 12 row groups, with {found.space().read_pages} page of keys."
-    assert bars(picture, "read") == 3
-    assert {"1 of 3 read", "1 of 4 read"} <= {*texts(picture)}
-    assert "com,example2)/007999" in texts(picture, "key")
-
-
 def test_joins_thousands_of_pages_and_marks(paged: Catalogue) -> None:
     urls = [f"example{file}.com/{number:06}" for file in range(3) for number in range(0, 8000, 9)]
     picture = paged.captures(urls).plot()
@@ -158,9 +147,16 @@ def test_draws_one_of_the_crawls_of_a_query(harvested: Catalogue) -> None:
         harvested.plot("all")
 
 
-def test_documents_stand_alone_and_elements_use_the_style_of_their_page(paged: Catalogue) -> None:
-    picture = paged.captures("example1.com/000777").plot()
-    document = picture.document()
+def test_draws_the_path_to_one_page(paged: Catalogue) -> None:
+    found = paged.captures("example1.com/000777")
+    picture = found.plot()
+    check_legible(picture)
+    assert picture.title == f"example1.com/000777 in {CRAWL}"
+    assert picture.sentences[1] == f"It reads 1 of 12 row groups, with {found.space().read_pages} page of keys."
+    assert bars(picture, "read") == 3
+    assert {"1 of 3 read", "1 of 4 read"} <= {*texts(picture)}
+    assert "com,example2)/007999" in texts(picture, "key")
+    document = picture.document()  # stands alone, while elements use the style of their page
     assert document == picture._repr_svg_()
     assert len(document) < 100_000
     used = set(re.findall(r"var\(--([a-z]+)\)", document)) - {"sans", "serif", "mono"}
@@ -171,14 +167,11 @@ def test_documents_stand_alone_and_elements_use_the_style_of_their_page(paged: C
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.integers(8, 30))
-def test_shortened_keys_fit(key: str, other: str, width: int) -> None:
+def test_shortened_keys_fit_and_show_where_they_differ(key: str, other: str, width: int) -> None:
     short = shorten(key, other, width=width)
     assert len(short) <= width
     assert short == key if len(key) <= width else "…" in short
-
-
-def test_shortened_keys_show_where_they_differ() -> None:
-    one, other = (f"com,example)/a/long/way/down/{name}" for name in ("alpha/page", "omega/page"))
-    assert "alpha" in shorten(one, other, width=22)
-    assert "omega" in shorten(other, one, width=22)
+    one, two = (f"com,example)/a/long/way/down/{name}" for name in ("alpha/page", "omega/page"))
+    assert "alpha" in shorten(one, two, width=22)
+    assert "omega" in shorten(two, one, width=22)
     assert shorten(one, one, width=22) == f"{one[:21]}…"

@@ -43,15 +43,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("sample", {"size": 3}),
     ("sql_metadata", {"sql": "select 1 from"}),
 ]
-
-
-steps = st.lists(
-    st.lists(
-        st.tuples(st.integers(0, len(CALLS) - 1), st.none() | st.none() | st.integers(0, 3)), min_size=1, max_size=3
-    ),
-    min_size=1,
-    max_size=4,
-)
+CALL = st.tuples(st.integers(0, len(CALLS) - 1), st.none() | st.none() | st.integers(0, 3))
+steps = st.lists(st.lists(CALL, min_size=1, max_size=3), min_size=1, max_size=4)
 """Calls that run at the same time; some are cancelled after a number of steps of the event loop."""
 
 
@@ -89,9 +82,8 @@ def test_no_sequence_of_calls_exceeds_the_budget(
 
     with TemporaryDirectory() as folder, FaultServer(miniature.folder, script=script) as server:
         home = Path(folder)
-        left, used = asyncio.run(
-            use(Settings(source=server.url, cache=home / "cache", data=home / "data", patience=0.01))
-        )
+        settings = Settings(source=server.url, cache=home / "cache", data=home / "data", patience=0.01)
+        left, used = asyncio.run(use(settings))
         server.settle()
         assert server.requests <= used <= most
         assert all(0 <= each <= most for each in left)
@@ -146,7 +138,6 @@ async def test_query_that_a_limit_does_not_end_early_ends_at_its_last_request(
 
     The refusal of the other one may end the call before the first one has reached the server.
     """
-
     async with assistant_of(stored) as assistant:
         before = source.requests
         asked = {"url": ["*"], "crawl": [MODERN], "limit": 100, "offset": 900, "subset": "warc"}

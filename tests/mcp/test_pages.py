@@ -83,7 +83,6 @@ async def test_page_cannot_forge_marks_or_hide_text(tmp_path: Path) -> None:
         tmp_path / "mirror", [(url_of("page"), TIME, http), (url_of("picture"), TIME, OK.encode() + b"\r\nx")]
     )
     data, settings = harvest(tmp_path / "mirror", tmp_path)
-
     async with assistant_of(replace(settings, data=data)) as assistant:
         answer = await assistant.ask("get_page", url=url_of("page"), crawl=[CRAWL])
         text = body_of(answer)
@@ -106,7 +105,6 @@ async def test_says_if_the_page_is_of_another_url(tmp_path: Path) -> None:
     http = OK.encode() + b"Content-Type: text/html\r\n\r\n<p>hello</p>"
     write_records(tmp_path / "mirror", [(www, TIME, http)])
     data, settings = harvest(tmp_path / "mirror", tmp_path)
-
     async with assistant_of(replace(settings, data=data)) as assistant:
         answer = await assistant.ask("get_page", url=www, crawl=[CRAWL])
         assert (answer["url"], answer["exact"]) == (www, True)
@@ -133,12 +131,8 @@ async def test_says_if_the_target_of_a_redirect_is_not_archived(stored: Settings
     known = {row["url_surtkey"] for row in every_row(miniature, MODERN)}
     redirects = [row for row in rows(miniature, MODERN, "crawldiagnostics") if row["fetch_redirect"]]
     counts = Counter(row["url_surtkey"] for row in every_row(miniature, MODERN))
-    row = next(
-        row
-        for row in redirects
-        if counts[row["url_surtkey"]] == 1 and url_surtkey(row["fetch_redirect"]) not in known - {row["url_surtkey"]}
-    )
-
+    alone = [row for row in redirects if counts[row["url_surtkey"]] == 1]
+    row = next(row for row in alone if url_surtkey(row["fetch_redirect"]) not in known - {row["url_surtkey"]})
     async with assistant_of(stored) as assistant:
         answer = await assistant.ask("get_page", url=row["url"], crawl=[MODERN])
         assert answer["outcome"] == "target_not_archived"
@@ -190,7 +184,6 @@ def test_values_are_cut_and_cleaned_at_all_depths() -> None:
 async def test_gives_one_reason_for_pages_without_text(tmp_path: Path, lines: str, kind: str, reason: str) -> None:
     write_records(tmp_path / "mirror", [(url_of("page"), TIME, f"{OK}Content-Type: {lines}".encode())], kind)
     data, settings = harvest(tmp_path / "mirror", tmp_path)
-
     async with assistant_of(replace(settings, data=data)) as assistant:
         answer = await assistant.ask("get_page", url=url_of("page"), crawl=[CRAWL])
         assert answer["outcome"] == "found"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ import jsonschema
 import pytest
 
 import catalogue
+from catalogue.cli.messages import COMMANDS
 from catalogue.demo import Miniature
-from catalogue.mcp_server.serve import RUNS, arguments_of
+from catalogue.mcp_server.serve import INSTRUCTIONS, RUNS, TOOLS, arguments_of
 from catalogue.settings import Settings
 from tests.support.amounts import in_part, in_soak
 from tests.support.assistants import assistant_of, without_index
+from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.miniatures import MODERN, NEWEST, OLD
 
@@ -107,9 +110,7 @@ async def test_parts_of_a_query_are_the_result(empty: Settings) -> None:
 
 async def test_says_which_crawls_have_no_match(empty: Settings) -> None:
     """With ``latest`` the result does not say which crawls have none."""
-
     both = {url for url, crawl in captures(empty, SITE, OLD)} & {url for url, crawl in captures(empty, SITE, MODERN)}
-
     async with assistant_of(empty) as assistant:
         options = {"url": [min(both)], "crawl": [MODERN, OLD], "limit": 200, "max_requests": 200}
         answer = await assistant.ask("query", **options, latest=True)
@@ -128,7 +129,6 @@ async def test_says_what_to_do_where_offsets_end(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "data", source=str(source))
     with catalogue.open(settings.data, settings=settings) as cat:
         cat.harvest(CRAWL)
-
     async with assistant_of(settings) as assistant:
         asked = {"url": ["example.com/*"], "crawl": [CRAWL], "subset": "warc", "columns": ["url"]}
         last = await assistant.ask("query", **asked, offset=10_000, limit=50)
@@ -199,3 +199,51 @@ async def test_errors_are_one_sentence(
         assert message in error["error"]
         assert not re.search(r"\n|function|<", error["error"])
         assert error["cost"]["requests_left"] >= 990
+
+
+# What assistants read of the project: the guide, llms.txt and SKILL.md name what there is
+
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs/how-to/assistants.md").read_text(encoding="utf-8")
+LLMS = (ROOT / "docs/llms.txt").read_text(encoding="utf-8")
+SKILL = (ROOT / "skills/catalogue/SKILL.md").read_text(encoding="utf-8")
+
+
+def test_guide_names_every_tool_and_its_snippet_starts_the_server(stored: Settings, tmp_path: Path) -> None:
+    for tool in TOOLS:
+        assert f"`{tool.name}`" in GUIDE
+        assert tool.name in INSTRUCTIONS or tool.name in {"sample", "sql_metadata"}
+    (snippet,) = re.findall(r"```json\n(.*?)```", GUIDE, re.DOTALL)
+    entry = json.loads(snippet)["mcpServers"]["catalogue"]
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    assert entry["command"] in scripts
+    ran = Command(stored.data, stored.source, tmp_path)(*entry["args"])
+    assert (ran.status, ran.out) == (0, "")
+
+
+def test_llms_txt_has_the_parts_of_its_convention_and_links_every_page() -> None:
+    title, blank, summary, *rest = LLMS.splitlines()
+    assert title == "# catalogue"
+    assert blank == ""
+    assert summary.startswith("> ")
+    sections = [line for line in rest if line.startswith("## ")]
+    assert sections[-1] == "## Optional"
+    links = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S.*$", LLMS, re.MULTILINE)
+    assert len(links) == LLMS.count("](")
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").glob("*/*.md")} | {"tutorial.md"}
+    assert sorted(links) == sorted(pages)
+
+
+def test_skill_has_a_name_a_description_and_known_commands() -> None:
+    _, front, text = SKILL.split("---\n", 2)
+    fields = dict(line.split(": ", 1) for line in front.splitlines())
+    assert fields["name"] == "catalogue" == (ROOT / "skills/catalogue/SKILL.md").parent.name
+    assert 100 < len(fields["description"]) < 1024
+    code = "\n".join(block or word for block, word in re.findall(r"```sh\n(.*?)```|`([^`\n]*)`", text, re.DOTALL))
+    named = re.findall(r"\bcatalogue ([a-z-]+)", code)
+    assert len(named) > 10
+    assert {*named} <= {*COMMANDS}
+    statuses = (ROOT / "docs/reference/exit-statuses.md").read_text(encoding="utf-8")
+    for status in re.findall(r"^\| (\d+) \|", text, re.MULTILINE):
+        assert f"| {status} |" in statuses

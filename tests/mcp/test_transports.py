@@ -81,7 +81,6 @@ class Talk:
         self.input.write(line + b"\n")
 
     def answer(self, number: int) -> Any:
-        """Wait for the answer to a request."""
         while line := self.process.stdout.readline():
             self.lines.append(line)
             if (message := json.loads(line)).get("id") == number:
@@ -163,16 +162,6 @@ def test_ends_quietly_if_the_client_stops_reading(command: Command, miniature: M
         assert b"error" not in talk.process.stderr.read()
 
 
-def leave_early(address: str) -> None:
-    """Send the start of a request, and close the connection."""
-    parts = urlsplit(address)
-    with socket.create_connection((parts.hostname, parts.port)) as connection:
-        connection.sendall(
-            b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-            b"Accept: application/json, text/event-stream\r\nContent-Length: 500\r\n\r\n{"
-        )
-
-
 def test_http_accepts_local_clients_alone_and_shares_one_budget(
     command: Command, miniature: Miniature, page_url: str
 ) -> None:
@@ -195,7 +184,12 @@ def test_http_accepts_local_clients_alone_and_shares_one_budget(
     with talking(command, miniature, *words) as (process, hanging):
         serving = next(line.decode() for line in process.process.stderr if line.startswith(b"serving "))
         address = serving.split()[1].removesuffix("/mcp")
-        leave_early(address)
+        parts = urlsplit(address)
+        with socket.create_connection((parts.hostname, parts.port)) as connection:  # and leave early
+            connection.sendall(
+                b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                b"Accept: application/json, text/event-stream\r\nContent-Length: 500\r\n\r\n{"
+            )
         for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
             assert get(address, "/mcp", Accept="text/event-stream", **headers).status in {403, 421}
         assert get(address, "/mcp", Accept="text/event-stream", Host="mcp.example.org:8001").status == 400  # no session

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import copytree
+from subprocess import PIPE
 
 import duckdb
 import pytest
@@ -25,6 +26,7 @@ from tests.support.commands import Command
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import FaultServer
 from tests.support.gates import Gate, nth
+from tests.support.processes import line, run_script
 
 OLD, NEW = "CC-MAIN-2021-49", "CC-MAIN-2022-33"
 HELD = "SELECT crawl, count(*) FROM files GROUP BY ALL ORDER BY ALL"
@@ -56,7 +58,7 @@ def command(folder: Path, harvested: Path, tmp_path: Path) -> Command:
 SHELL = """
 import os, sys
 import duckdb
-shell = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "read")
+shell = duckdb.connect(sys.argv[1], read_only=READ_ONLY)
 print("open", flush=True)
 for statement in sys.stdin:
     print(shell.execute(statement).fetchall(), flush=True)
@@ -64,53 +66,37 @@ os._exit(0)  # as one that is killed: what it wrote stays in its log
 """
 
 
-class Shell:
-    """A process that has a file open in DuckDB."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
-
-    def run(self, statement: str) -> str:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(statement + "\n")
-        self._process.stdin.flush()
-        return self._process.stdout.readline().strip()
-
-    def end(self) -> None:
-        assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait()
-
-
 @contextmanager
-def shell(path: Path, how: str, program: tuple[str, ...] = (sys.executable, "-c", SHELL)) -> Iterator[Shell]:
-    pipe = subprocess.PIPE
-    with subprocess.Popen([*program, str(path), how], stdin=pipe, stdout=pipe, text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "open\n"
-        try:
-            yield Shell(process)
-        finally:
-            process.kill()
+def shell(path: Path, *, read_only: bool = False) -> Iterator["subprocess.Popen[str]"]:
+    with run_script(path, SHELL.replace("READ_ONLY", str(read_only))) as process:
+        assert line(process) == "open"
+        yield process
+
+
+def run(process: "subprocess.Popen[str]", statement: str) -> str:
+    assert process.stdin
+    process.stdin.write(f"{statement}\n")
+    return line(process)
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    assert process.stdin
+    process.stdin.close()
+    process.wait()
 
 
 def test_reading_shell_keeps_its_file_and_does_not_block(command: Command) -> None:
     path = command.data / "catalogue.duckdb"
     program = (str(Path(sys.executable).with_name("duckdb")), "-readonly", "-csv", "-noheader")
     with (
-        shell(path, "read") as ours,
-        subprocess.Popen([*program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as cli,
+        shell(path, read_only=True) as ours,
+        subprocess.Popen([*program, str(path)], stdin=PIPE, stdout=PIPE, text=True, bufsize=1) as cli,
     ):
-        before = ours.run(HELD)
+        before = run(ours, HELD)
         assert before == str([(OLD, 2)])
-        assert cli.stdin
-        assert cli.stdout
-        cli.stdin.write("SELECT 'open';\n")
-        cli.stdin.flush()
-        assert cli.stdout.readline() == "open\n"
+        assert run(cli, "SELECT 'open';") == "open"
         assert command("harvest", "--crawl", NEW).status == 0
-        assert ours.run(HELD) == before
+        assert run(ours, HELD) == before
         assert cli.communicate(HELD + ";")[0] == f"{OLD},2\n"
     with connect(path) as now:
         assert now.execute(HELD).fetchall() == [(OLD, 2), (NEW, 2)]
@@ -118,7 +104,7 @@ def test_reading_shell_keeps_its_file_and_does_not_block(command: Command) -> No
 
 def test_writing_shell_does_not_block(command: Command) -> None:
     path = command.data / "catalogue.duckdb"
-    with shell(path, "write") as writer:
+    with shell(path) as writer:
         for words in (["harvest", "--crawl", NEW], ["status"], ["sql", "from files"]):
             ran = command(*words)
             assert (ran.status, ran.out) == (75, ""), ran
@@ -126,15 +112,15 @@ def test_writing_shell_does_not_block(command: Command) -> None:
             assert "Traceback" not in ran.err
         # What was harvested is stored, and queries do not need the database.
         assert len(command("query", "*", "--crawl", "stored", "--yes").json_lines()) == 36
-        writer.end()
+        end(writer)
 
 
 def test_log_of_a_killed_shell_changes_no_result(command: Command) -> None:
     path = command.data / "catalogue.duckdb"
     log = path.with_name("catalogue.duckdb.wal")
-    with shell(path, "write") as writer:
-        assert writer.run("DELETE FROM derived.row_groups") == "[(2,)]"
-        writer.end()
+    with shell(path) as writer:
+        assert run(writer, "DELETE FROM derived.row_groups") == "[(2,)]"
+        end(writer)
     assert log.exists()
     assert len(command("query", "*", "--yes").json_lines()) == 18
     assert command("sql", "SELECT count(*) AS n FROM row_groups", "--format", "csv").out == "n\n2\n"
@@ -147,14 +133,14 @@ def test_ignores_a_log_written_next_to_a_newer_file(command: Command) -> None:
     log = path.with_name("catalogue.duckdb.wal")
     newer = path.with_name("newer")
     newer.write_bytes(path.read_bytes())
-    with shell(path, "write") as writer:
+    with shell(path) as writer:
         newer.replace(path)
-        assert writer.run("INSERT INTO derived.row_groups SELECT * FROM derived.row_groups") == "[(2,)]"
+        assert run(writer, "INSERT INTO derived.row_groups SELECT * FROM derived.row_groups") == "[(2,)]"
         assert log.exists()
         assert len(command("query", "*", "--yes").json_lines()) == 18
         assert command("sql", "SELECT count(*) AS n FROM row_groups", "--format", "csv").out == "n\n2\n"
         assert not log.exists()
-        assert writer.run("SELECT count(*) FROM derived.row_groups") == "[(4,)]"
+        assert run(writer, "SELECT count(*) FROM derived.row_groups") == "[(4,)]"
 
 
 def test_stops_waiting_for_a_long_rebuild(command: Command) -> None:
@@ -200,9 +186,6 @@ COUNT = "SELECT count(*) FROM files"
 WRITES = "import sys, duckdb; duckdb.connect(sys.argv[1]).execute('CREATE TABLE note (text VARCHAR)')"
 
 
-# Several readers in one process
-
-
 @pytest.fixture
 def path(untaught_data: Path, tmp_path: Path) -> Path:
     return Path(shutil.copyfile(untaught_data / "catalogue.duckdb", tmp_path / "catalogue.duckdb"))
@@ -223,35 +206,25 @@ def count(path: Path) -> int:
     return int(number)
 
 
-def fail(path: Path) -> None:
-    with reading(path) as connection:
-        connection.execute("CREATE TEMP TABLE files AS SELECT 1")
-        connection.execute("SELECT no_such_column FROM catalogue.files")
+def test_failed_query_does_not_affect_the_next(path: Path) -> None:
+    right = count(path)
+    for _ in range(2):
+        with pytest.raises(duckdb.BinderException), reading(path) as connection:
+            connection.execute("CREATE TEMP TABLE files AS SELECT 1; SELECT no_such_column FROM catalogue.files")
+        assert count(path) == right
 
 
-def test_sees_a_replaced_file(path: Path) -> None:
-    before = count(path)
-    fewer(path)
-    assert count(path) == before - 1
-
-
-def test_parallel_readers_see_a_consistent_state(path: Path) -> None:
+def test_readers_see_a_consistent_state_and_then_a_replaced_file(path: Path) -> None:
     with reading(path) as first:
         before = first.execute(COUNT).fetchall()
         fewer(path)
         with reading(path) as second:
             ((after,),) = second.execute(COUNT).fetchall()
             assert first.execute(COUNT).fetchall() == before == [(after + 1,)]
+    fewer(path)
+    assert count(path) == after - 1
 
 
 def test_releases_the_file(path: Path) -> None:
     count(path)
     subprocess.run([sys.executable, "-c", WRITES, path], check=True, timeout=60)
-
-
-def test_failed_query_does_not_affect_the_next(path: Path) -> None:
-    right = count(path)
-    for _ in range(2):
-        with pytest.raises(duckdb.BinderException):
-            fail(path)
-        assert count(path) == right

@@ -23,6 +23,8 @@ from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from tests.support.amounts import in_part, in_soak
+from tests.support.commands import Command
+from tests.support.processes import line, run_script
 
 _VIEWS = "select {} from duckdb_views() where not internal and schema_name = 'main'"
 VIEWS = {"column_values", "blocks", "crawls", "files", "row_groups", "pages", "column_chunks"}
@@ -44,7 +46,6 @@ def store(data: Path) -> Iterator[Store]:
 
 
 def shell(path: Path, sql: str) -> list[dict[str, object]]:
-    """Ask the file as a user's shell does."""
     program = Path(sys.executable).with_name("duckdb")
     done = subprocess.run([program, "-readonly", "-json", path, "-c", sql], capture_output=True, check=True, timeout=60)
     rows: list[dict[str, object]] = json.loads(done.stdout or "[]")
@@ -147,9 +148,8 @@ def test_named_queries_are_correct(harvested: catalogue.Catalogue, mirror: Path)
         connection.execute("SET VARIABLE key = 'com,example)/'")
         found = connection.execute((queries_folder() / "find-key.sql").read_text(encoding="utf-8")).fetchall()
     planned = harvested.captures("example.com").plan
-    assert {(row[2], row[3]) for row in found} >= {
-        (f.file.path, g.ordinal) for f in planned.files for g in f.row_groups
-    }
+    expected = {(file.file.path, group.ordinal) for file in planned.files for group in file.row_groups}
+    assert {(row[2], row[3]) for row in found} >= expected
 
 
 @in_soak
@@ -163,8 +163,7 @@ def test_fills_column_chunks_of_requested_crawls(data: Path, settings: Settings,
         file = pq.ParquetFile(mirror / path).metadata
         chunk = file.row_group(0).column(file.schema.names.index("url"))
         (row,) = rows[(rows.path == path) & (rows.row_group == 0) & (rows.column_name == "url")].to_dict("records")
-        assert row["total_compressed_size"] == chunk.total_compressed_size
-        assert row["codec"] == chunk.compression
+        assert (row["total_compressed_size"], row["codec"]) == (chunk.total_compressed_size, chunk.compression)
         cat.column_chunks(others[0])
         with pytest.warns(IncompleteAnswer, match=others[-1]):
             assert set(cat.sql("select distinct crawl from column_chunks").df()["crawl"]) == {first, others[0]}
@@ -251,8 +250,9 @@ def test_invalid_sql_is_an_error(harvested: catalogue.Catalogue) -> None:
 
 
 ZONED = """
-import sys
+import os, sys
 from pathlib import Path
+os.environ["TZ"] = "America/New_York"
 from catalogue.metadata_db.connection import connect
 with connect(Path(sys.argv[1])) as connection:
     print(*connection.execute("SELECT to_timestamp(0)::VARCHAR, min(harvested_at)::VARCHAR FROM files").fetchone())
@@ -263,16 +263,8 @@ def test_times_are_utc_in_every_time_zone(harvested: catalogue.Catalogue) -> Non
     """In a process of its own, since DuckDB asks once in which zone it is."""
     with harvested.connect() as connection:
         ((first,),) = connection.execute("SELECT min(harvested_at)::VARCHAR FROM files").fetchall()
-    ran = subprocess.run(
-        [sys.executable, "-c", ZONED, harvested.path],
-        env=os.environ | {"TZ": "America/New_York"},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert ran.stdout == f"1970-01-01 00:00:00+00 {first}\n"
+    with run_script(harvested.path, ZONED) as process:
+        assert line(process) == f"1970-01-01 00:00:00+00 {first}"
 
 
 SHOWN = ["FROM files", "FROM row_groups", "FROM pages", "FROM crawls", "FROM derived.listed"]
@@ -284,24 +276,17 @@ def all_of_it(path: Path) -> list[pa.Table]:
         return [connection.sql(f"{sql} ORDER BY ALL").to_arrow_table() for sql in SHOWN]
 
 
-@pytest.fixture(scope="module")
-def with_pages(settings: Settings, whole_crawls: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two crawls, of one with page indexes; to be copied."""
-    folder = tmp_path_factory.mktemp("pages") / "data"
-    with catalogue.open(folder, settings=settings) as cat:
+@in_soak
+def test_updated_database_equals_a_rebuilt_one(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
+    """Of two crawls, of one with page indexes."""
+    data, rebuilt = tmp_path / "data", tmp_path / "rebuilt.duckdb"
+    with catalogue.open(data, settings=settings) as cat:
         cat.harvest(whole_crawls[0], subsets="all", pages=True)
         cat.harvest(whole_crawls[-1], subsets="all")
-    return folder
-
-
-@in_soak
-def test_updated_database_equals_a_rebuilt_one(with_pages: Path, tmp_path: Path) -> None:
-    data = Path(shutil.copytree(with_pages, tmp_path / "data"))
     with Store(data / "footers.sqlite") as store:
         for step in random_changes(store, random.Random(0)):
             step()
             refresh(data / "catalogue.duckdb", store)
-            rebuilt = tmp_path / "rebuilt.duckdb"
             rebuilt.unlink(missing_ok=True)
             refresh(rebuilt, store)
             assert all_of_it(data / "catalogue.duckdb") == all_of_it(rebuilt)
@@ -373,13 +358,46 @@ def test_does_not_show_facts_of_older_versions(store: Store, tmp_path: Path) -> 
     store.put("files", [(one, new)])  # its stored summary is of the version before
     refresh(tmp_path / "catalogue.duckdb", store)
     with connect(tmp_path / "catalogue.duckdb") as connection:
-        rows = (
-            "SELECT row_group, num_rows, min_url_surtkey, max_url_surtkey FROM row_groups WHERE path = ? ORDER BY ALL"
-        )
-        assert connection.execute(rows, [one]).fetchall() == connection.execute(rows, [other]).fetchall()
+        sql = "SELECT row_group, num_rows, min_url_surtkey, max_url_surtkey FROM row_groups WHERE path = ? ORDER BY ALL"
+        assert connection.execute(sql, [one]).fetchall() == connection.execute(sql, [other]).fetchall()
 
 
 @pytest.mark.parametrize("name", [b"a\0b", b"caf\xe9"])
 def test_rejects_names_that_duckdb_rejects(name: bytes) -> None:
     with pytest.raises(QueryError, match="cannot be the name of a file that DuckDB opens"):
         connect(Path(os.fsdecode(name)))
+
+
+def test_reports_damage_anywhere(asking: Command, untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
+    places, folder = 4, Path(shutil.copytree(untaught_data, tmp_path / "copy"))
+    path = folder / "catalogue.duckdb"
+
+    def reported() -> str:
+        with catalogue.open(folder, settings=settings) as cat:
+            try:
+                return cat.row_groups().to_csv()
+            except DiskFailed as error:
+                return str(error)
+
+    expected, content = reported(), path.read_bytes()
+    length = min(20_000, len(content) // places)
+    failing = []
+    for place in range(places):
+        start = len(content) // (places + 1) * (place + 1)
+        path.write_bytes(content[:start] + random.Random(place).randbytes(length) + content[start + length :])
+        damaged = path.read_bytes()
+        if (found := reported()) != expected:
+            assert found.endswith("; run: catalogue check --repair")
+            assert "\n" not in found
+            failing.append(damaged)
+    # A small database is one block: if that is damaged, it cannot be opened and is built again.
+    for damaged in failing[:1]:
+        command = Command(folder, asking.source, tmp_path)
+        words = ("sql", "select * from row_groups")
+        path.write_bytes(damaged)
+        assert command("check").status == 1
+        ran = command(*words)
+        assert ran.status == 74
+        assert "run: catalogue check --repair" in ran.err
+        assert command("check", "--repair").status == 0
+        assert command(*words).status == 0

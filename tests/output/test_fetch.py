@@ -36,18 +36,8 @@ Rows = list[dict[str, Any]]
 rows = pytest.fixture(scope="module")(many_rows)
 
 
-# ---- requests ----
-
-
-places = st.lists(
-    st.builds(
-        lambda file, offset, length: Capture(f"crawl-data/{file}", offset, length),
-        st.sampled_from("abc"),
-        st.integers(0, 3000),
-        st.integers(1, 400),
-    ),
-    max_size=25,
-)
+FILES = [f"crawl-data/{name}" for name in "abc"]
+places = st.lists(st.builds(Capture, st.sampled_from(FILES), st.integers(0, 3000), st.integers(1, 400)), max_size=25)
 
 
 @given(places, st.integers(0, 500))
@@ -79,9 +69,6 @@ def test_requests_and_bytes_equal_the_estimate(harvested_data: Path, mirror: Pat
             assert estimate.bytes == sum(row["warc_record_length"] for row in rows)
         else:
             assert estimate.requests == len({row["warc_filename"] for row in rows})
-
-
-# ---- files ----
 
 
 def test_fetched_records_equal_the_archives(
@@ -179,9 +166,6 @@ def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: Rows) 
         assert list(harvested.records([rows[0] | {"warc_filename": "../x"}])) == []
     with pytest.warns(IncompleteAnswer, match="does not exist"):
         assert list(harvested.records([rows[0] | {"warc_filename": "crawl-data/none.warc.gz"}])) == []
-
-
-# ---- continuing ----
 
 
 def test_resumed_fetch_equals_one_run(asking: Command, mirror: Path, tmp_path: Path, crawl: str, rows: Rows) -> None:

@@ -1,23 +1,25 @@
-"""Links under the names of temporary files: what they point to is neither written to nor replaced."""
+"""Temporary files: links under their names are neither written to nor replaced, and one process has a name."""
 
 import os
+import subprocess
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 import catalogue
 from catalogue.atomic_files import whole_file
-from catalogue.errors import QueryError
+from catalogue.errors import QueryError, StoreLocked
 from catalogue.records.record import Record
 from tests.support.crawls import crawl_of, table
 from tests.support.forms import FORMS, fill, sixty_records, urls_in, urls_of
+from tests.support.processes import line, run_script
 from tests.support.served_records import harvest
 
 Link = Callable[[Path, Path], None]
 records = pytest.fixture(scope="module")(sixty_records)
 SECRET = b"a file of the user"
-KINDS: list[Link] = [os.symlink, os.link]
 
 
 @pytest.fixture
@@ -27,7 +29,12 @@ def secret(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("link", KINDS)
+@pytest.fixture(params=[os.symlink, os.link])
+def link(request: pytest.FixtureRequest) -> Link:
+    found: Link = request.param
+    return found
+
+
 @pytest.mark.parametrize("name", [".out.warc.gz.part", "out.warc.gz.ledger"])
 def test_output_rejects_links(records: list[Record], tmp_path: Path, secret: Path, link: Link, name: str) -> None:
     output = tmp_path / FORMS["warc"]
@@ -41,7 +48,6 @@ def test_output_rejects_links(records: list[Record], tmp_path: Path, secret: Pat
     assert urls_in(tmp_path, "warc", names) == urls_of(records[:5])
 
 
-@pytest.mark.parametrize("link", KINDS)
 def test_finished_output_that_became_a_link_is_refused(records: list[Record], tmp_path: Path, link: Link) -> None:
     output, elsewhere = tmp_path / FORMS["warc"], tmp_path / "elsewhere"
     fill(output, "warc", records[:5], tmp_path / "cache")
@@ -53,7 +59,6 @@ def test_finished_output_that_became_a_link_is_refused(records: list[Record], tm
     assert elsewhere.read_bytes() == output.read_bytes() == before
 
 
-@pytest.mark.parametrize("link", KINDS)
 def test_tables_of_records_replace_links(records: list[Record], tmp_path: Path, secret: Path, link: Link) -> None:
     output = tmp_path / FORMS["parquet"]
     for count in (5, 9):  # the second time finished files grow again
@@ -74,7 +79,6 @@ def test_payloads_do_not_follow_links(records: list[Record], tmp_path: Path) -> 
     assert elsewhere.stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("link", KINDS)
 def test_complete_files_reject_links(tmp_path: Path, secret: Path, link: Link) -> None:
     output, planted = tmp_path / "found.csv", tmp_path / ".found.csv.part"
     link(secret, planted)
@@ -83,19 +87,14 @@ def test_complete_files_reject_links(tmp_path: Path, secret: Path, link: Link) -
     assert (secret.read_bytes(), output.exists()) == (SECRET, False)
 
 
-@pytest.mark.parametrize("link", KINDS)
 def test_data_folder_follows_no_links(tmp_path: Path, secret: Path, link: Link) -> None:
     data, settings = harvest(crawl_of(tmp_path / "mirror", table(["com,example)/"])), tmp_path)
     place, ours = tmp_path / "snapshot", tmp_path / "ours"
     (data / "catalogue.duckdb").unlink()
     ours.mkdir()
-    for planted in (
-        data / "catalogue.duckdb.new",
-        data / "captures.ducklake.new",
-        ours / "catalogue.duckdb.new",
-        ours / "pulling.part",
-    ):
-        link(secret, planted)
+    for folder, name in ((data, "captures.ducklake.new"), (ours, "pulling.part")):
+        link(secret, folder / "catalogue.duckdb.new")
+        link(secret, folder / name)
     with catalogue.open(data, settings=settings) as cat:
         cat.export_snapshot(place)
         cat.export_ducklake()
@@ -114,3 +113,74 @@ def test_output_rejects_files_of_other_users(records: list[Record], tmp_path: Pa
     with pytest.raises(QueryError, match="belongs to another user"):
         fill(output, "warc", records[:5], tmp_path / "cache")
     assert planted.read_bytes() == b""
+
+
+REFUSED = "another process writes to {}; wait for it, or choose another name"
+WRITER = """
+import random, sys
+from contextlib import suppress
+from pathlib import Path
+from catalogue.atomic_files import whole_file
+from catalogue.errors import StoreLocked
+
+path, chance = Path(sys.argv[1]), random.Random({line})
+print("started", flush=True)
+for _ in range({rounds}):
+    try:
+        with suppress(KeyError), whole_file(path) as file:
+            for _ in range(chance.choice([1, 10, 3000])):
+                file.write({line} + b"\\n")
+            if chance.random() < 0.2:
+                raise KeyError
+    except StoreLocked as error:
+        assert str(error) == {refused!r}.format(path)
+"""
+
+
+def start(path: Path, line: bytes, rounds: int) -> AbstractContextManager["subprocess.Popen[str]"]:
+    return run_script(path, WRITER.format(line=line, rounds=rounds, refused=REFUSED))
+
+
+def check(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert (len(set(lines)), len(lines) in {1, 10, 3000}) == (1, True)
+
+
+def test_second_writer_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "found.csv"
+    for content in (b"first", b"second"):
+        with whole_file(path) as file:
+            file.write(content)
+            with pytest.raises(StoreLocked, match=REFUSED.format(path)), whole_file(path):
+                pass
+            file.close()  # its lock lasts until it has its name
+            with pytest.raises(StoreLocked), whole_file(path):
+                pass
+        assert [each.name for each in tmp_path.iterdir()] == ["found.csv"]
+        assert path.read_bytes() == content
+
+
+def test_writers_at_the_same_time_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "found.csv"
+    with start(path, b"one", 100) as one, start(path, b"two", 100) as two:
+        for writer in (one, two):
+            while writer.poll() is None:
+                if path.exists():
+                    check(path)
+            assert writer.returncode == 0
+    check(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["found.csv"]
+
+
+def test_killed_writers_leave_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "found.csv"
+    for number in range(5):
+        with start(path, b"line%d" % number, 10_000) as writer:  # it is killed at the end
+            assert line(writer) == "started"
+            while not path.exists() and writer.poll() is None:
+                pass
+        check(path)
+    with whole_file(path) as file:
+        file.write(b"short\n")
+    assert path.read_bytes() == b"short\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["found.csv"]

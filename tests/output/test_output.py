@@ -45,10 +45,8 @@ records = pytest.fixture(scope="module")(sixty_records)
 away = pytest.fixture(elsewhere)
 
 
+NOT_WRITABLE = ["nosuch://bucket", "https://example.com", "dir:///folder", "reference://bucket"]
 NAME = re.compile(r"([0-9a-f]{2})/\1[0-9a-f]{18}-[a-z0-9][a-z0-9-]{0,59}\.[a-z0-9]{2,5}")
-
-
-# ---- continuing ----
 
 
 class Stopped(LocalTarget):
@@ -121,18 +119,9 @@ def test_full_disk_loses_nothing_synced(asking: Command, tmp_path: Path, harvest
     before = records_in(output)
     pq.write_table(rows, tmp_path / "rows.parquet")
     more = output.stat().st_size // 1024 + 10  # kilobytes of the largest file
-    ran = subprocess.run(
-        [
-            "bash",
-            "-c",
-            f"ulimit -f {more}; exec '{sys.executable}' -B -m catalogue fetch --captures rows.parquet -o {output}",
-        ],
-        env=asking.environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    limited = f"ulimit -f {more}; exec '{sys.executable}' -B -m catalogue fetch --captures rows.parquet -o {output}"
+    words, environment = ["bash", "-c", limited], asking.environment()
+    ran = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr.count("\n")) == (74, 1), ran.stderr
     assert f"{output}: File too large" in ran.stderr
     assert not output.exists()
@@ -145,18 +134,14 @@ def test_full_disk_loses_nothing_synced(asking: Command, tmp_path: Path, harvest
 
 
 def test_refuses_two_processes(records: list[Record], tmp_path: Path) -> None:
-    form = form_of("warc")
-    with open_output(tmp_path / "a.warc.gz", form, {}, most=None, cache=tmp_path):
-        with (
-            pytest.raises(StoreLocked, match="another process writes to"),
-            open_output(tmp_path / "a.warc.gz", form, {}, most=None, cache=tmp_path),
-        ):
-            pass
-        with (
-            pytest.raises(StoreLocked, match="another process writes to"),
-            open_output(tmp_path / "a.warc.gz", form, {}, most=None, cache=tmp_path / "of somebody else"),
-        ):
-            pass
+    output, form = tmp_path / "a.warc.gz", form_of("warc")
+    with open_output(output, form, {}, most=None, cache=tmp_path):
+        for cache in (tmp_path, tmp_path / "of somebody else"):
+            with (
+                pytest.raises(StoreLocked, match="another process writes to"),
+                open_output(output, form, {}, most=None, cache=cache),
+            ):
+                pass
         assert fill(tmp_path / "b.warc.gz", "warc", records, tmp_path) == ["b.warc.gz"]
     assert not list(tmp_path.rglob("*.lock"))
 
@@ -208,12 +193,13 @@ def test_refuses_to_append_to_changed_files(
 
 
 def test_part_does_not_replace_other_files(records: list[Record], tmp_path: Path) -> None:
-    (tmp_path / "out-00001.warc.gz").write_bytes(b"precious")
+    other = tmp_path / "out-00001.warc.gz"
+    other.write_bytes(b"precious")
     for _ in range(2):
         with pytest.raises(QueryError, match=r"out-00001\.warc\.gz was not written by this command"):
             fill(tmp_path / "out.warc.gz", "warc", records, tmp_path / "cache", 5_000)
-    assert (tmp_path / "out-00001.warc.gz").read_bytes() == b"precious"
-    (tmp_path / "out-00001.warc.gz").unlink()
+    assert other.read_bytes() == b"precious"
+    other.unlink()
     names = fill(tmp_path / "out.warc.gz", "warc", records, tmp_path / "cache", 5_000)
     assert urls_in(tmp_path, "warc", names) == urls_of(records)
 
@@ -233,9 +219,6 @@ def test_keeps_a_ledger_that_names_another_output(
         assert files[0][1].read_bytes() == ledger
 
 
-# ---- payloads ----
-
-
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_rewrites_deleted_payloads(records: list[Record], tmp_path: Path, away: str, *, elsewhere: bool) -> None:
     output = f"{away if elsewhere else tmp_path}/out"
@@ -244,13 +227,8 @@ def test_rewrites_deleted_payloads(records: list[Record], tmp_path: Path, away: 
     lost = [name for name in files.find(root) if not name.endswith("index.jsonl")][:3]
     for name in lost:
         files.rm_file(name)
-    with (
-        suppress(ZeroDivisionError),  # stop with an unfinished index
-        open_output(output, form_of("payload"), {"form": "payload"}, most=None, cache=tmp_path / "cache") as (
-            parts,
-            ledger,
-        ),
-    ):
+    opened = open_output(output, form_of("payload"), {"form": "payload"}, most=None, cache=tmp_path / "cache")
+    with suppress(ZeroDivisionError), opened as (parts, ledger):  # stop with an unfinished index
         assert ledger.num_stored == 7
         parts.add(records[10].capture, payload_line(records[10]))
         parts.sync()
@@ -302,9 +280,6 @@ def test_payload_names_show_the_content() -> None:
     assert name("https://例え/", "image/png") == "page.png"
 
 
-# ---- tables ----
-
-
 def test_tables_have_the_content_of_pages(harvested: Catalogue, crawl: str, tmp_path: Path) -> None:
     captures = harvested.captures("*.com", crawls=crawl, limit=12)
     found = {(each.capture.filename, each.capture.offset): each for each in harvested.records(captures)}
@@ -347,9 +322,6 @@ def test_writes_rows_of_any_record() -> None:
         assert {"name": "X-Odd", "value": "?"} in row["headers"]
 
 
-# ---- invalid outputs ----
-
-
 @pytest.mark.parametrize(
     ("output", "form", "most", "what"),
     [
@@ -366,21 +338,17 @@ def test_writes_rows_of_any_record() -> None:
         ("s3://key:secret@bucket/out.warc.gz", "warc", None, "without credentials"),
         ("s3://bucket", "warc", None, "invalid output address"),
         ("simplecache::s3://bucket/out.warc.gz", "warc", None, "invalid output address"),
-        ("nosuch://bucket/out.warc.gz", "warc", None, "cannot be written to"),
-        ("https://example.com/out.warc.gz", "warc", None, "cannot be written to"),
-        ("dir:///folder/out.warc.gz", "warc", None, "cannot be written to"),
-        ("reference://bucket/out.warc.gz", "warc", None, "cannot be written to"),
+        *((f"{url}/out.warc.gz", "warc", None, "cannot be written to") for url in NOT_WRITABLE),
         ("gs://bucket/out.warc.gz", "warc", None, "gs:// needs"),
     ],
 )
 def test_rejects_invalid_outputs(
     records: list[Record], tmp_path: Path, output: str, form: str, most: int | None, what: str | None
 ) -> None:
-    (tmp_path / "other.warc.gz").write_bytes(b"precious")
-    (tmp_path / "other-00000.jsonl").write_bytes(b"precious")
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full/x").write_bytes(b"precious")
-    (tmp_path / "empty").mkdir()
+    for folder in ("full", "empty"):
+        (tmp_path / folder).mkdir()
+    for name in ("other.warc.gz", "other-00000.jsonl", "full/x"):
+        (tmp_path / name).write_bytes(b"precious")
     where = output if "://" in output else tmp_path / output
     if what is None:
         fill(where, form, records[:3], tmp_path / "cache", most)
@@ -389,6 +357,5 @@ def test_rejects_invalid_outputs(
         fill(where, form, records[:3], tmp_path / "cache", most)
     assert "secret" not in str(raised.value)
     assert not list(tmp_path.glob("*.ledger"))
-    assert {file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file.suffix != ".lock"} == {
-        b"precious"
-    }
+    files = [file for file in tmp_path.rglob("*") if file.is_file() and file.suffix != ".lock"]
+    assert {file.read_bytes() for file in files} == {b"precious"}

@@ -25,9 +25,6 @@ records = pytest.fixture(scope="module")(sixty_records)
 away = pytest.fixture(elsewhere)
 
 
-# ---- a remote store ----
-
-
 @in_part(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_remote_output_equals_local_output(records: list[Record], tmp_path: Path, away: str, form: str) -> None:
@@ -42,12 +39,11 @@ def test_remote_output_equals_local_output(records: list[Record], tmp_path: Path
     assert urls_in(after, form, names) == urls_of(records)
     names = fill(output, form, records, tmp_path / "cache", most)  # which reads the ledger of the other machine
     assert urls_in(copied(away, tmp_path / "last"), form, names) == urls_of(records)
-    assert {str(file.relative_to(after)) for file in after.rglob("*")} == {
-        str(file.relative_to(tmp_path / "last")) for file in (tmp_path / "last").rglob("*")
+    last, cached = tmp_path / "last", (tmp_path / "cache").rglob("*")
+    assert {file.relative_to(after) for file in after.rglob("*")} == {
+        file.relative_to(last) for file in last.rglob("*")
     }
-    assert [file.name for file in (tmp_path / "cache").rglob("*") if file.is_file() and file.suffix != ".lock"] == [
-        f"{FORMS[form]}.ledger"
-    ]
+    assert [each.name for each in cached if each.is_file() and each.suffix != ".lock"] == [f"{FORMS[form]}.ledger"]
 
 
 @in_part(2)
@@ -111,9 +107,6 @@ def test_file_url_is_a_folder(records: list[Record], tmp_path: Path) -> None:
     check(tmp_path / "out.warc.gz")
 
 
-# ---- S3 ----
-
-
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     from moto.moto_server.threaded_moto_server import ThreadedMotoServer
@@ -133,14 +126,8 @@ def client_of_nobody() -> Any:
 
 @pytest.fixture
 def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = {
-        "AWS_ENDPOINT_URL": endpoint,
-        **canaries.AWS,
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_CONFIG_FILE": str(tmp_path / "none"),
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    for name, value in environment.items():
+    environment = {"AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
+    for name, value in (environment | canaries.AWS | {"AWS_CONFIG_FILE": str(tmp_path / "none")}).items():
         monkeypatch.setenv(name, value)
     with closing(client_of_nobody()) as client:
         client.create_bucket(Bucket="mine")

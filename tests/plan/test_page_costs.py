@@ -1,12 +1,10 @@
 """Requests and bytes of queries by pages, counted by the server."""
 
-import gzip
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -24,17 +22,12 @@ from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import Scan, rows_of, scanned
 from tests.read.test_page_answers import COLUMNS, priced, sorted_crawl
+from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.mirrors import read_footer
 from tests.support.page_indexes import located_by_headers
 
 CHEAP = (1e5, 0.02)
 """A line on which bytes count more than requests, so that pages are cheaper than chunks even as small as here."""
-
-
-@pytest.fixture
-def data(untaught_data: Path, tmp_path: Path) -> Path:
-    """Footers of all crawls, and nothing of their pages."""
-    return Path(copytree(untaught_data, tmp_path / "data"))
 
 
 @pytest.fixture
@@ -44,10 +37,10 @@ def server(mirror: Path) -> Iterator[LoopbackServer]:
 
 
 @pytest.fixture
-def cat(data: Path, server: LoopbackServer, settings: Settings) -> Iterator[Catalogue]:
-    """A catalogue of nothing but footers, over HTTP, that keeps no pages."""
+def cat(untaught_data: Path, server: LoopbackServer, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+    """A catalogue of the footers of all crawls, and of nothing of their pages, over HTTP, that keeps no pages."""
     chosen = replace(priced(settings, *CHEAP), source=server.url, cache_size=0)
-    with catalogue.open(data, settings=chosen) as opened:
+    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=chosen) as opened:
         yield opened
 
 
@@ -108,28 +101,17 @@ def test_one_url_of_a_sorted_crawl_takes_one_wave(
     assert ideal <= sent <= 1.2 * ideal
 
 
-LARGE = "CC-MAIN-2022-33"
+LARGE = CRAWL
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A crawl of one file whose pages have as many rows as in real ones, and little in them."""
-    folder = tmp_path_factory.mktemp("large")
-    path = folder / f"cc-index/table/cc-main/warc/crawl={LARGE}/subset=warc/part-00000-{uuid4()}.c000.gz.parquet"
-    path.parent.mkdir(parents=True)
-    numbers = range(120_000)
-    table = pa.table(
-        {
-            KEY_COLUMN: [f"com,example)/{number:08}" for number in numbers],
-            "url": [f"https://example.com/{number:08}" for number in numbers],
-            "fetch_status": pa.array([200] * len(numbers), pa.int16()),
-        }
-    )
-    pq.write_table(table, path, row_group_size=60_000, use_dictionary=["fetch_status"], write_page_index=True)
-    manifest = folder / f"crawl-data/{LARGE}/cc-index-table.paths.gz"
-    manifest.parent.mkdir(parents=True)
-    manifest.write_bytes(gzip.compress(f"{path.relative_to(folder)}\n".encode()))
-    return folder
+    names = [f"{number:08}" for number in range(120_000)]
+    urls = pa.array([f"https://example.com/{name}" for name in names])
+    statuses = pa.array([200] * len(names), pa.int16())
+    rows = table([f"com,example)/{name}" for name in names], url=urls, fetch_status=statuses)
+    return crawl_of(tmp_path_factory.mktemp("large"), rows, row_group_size=60_000, use_dictionary=["fetch_status"])
 
 
 def test_announces_index_requests_first_and_then_pages(large: Path, settings: Settings, tmp_path: Path) -> None:
@@ -147,23 +129,16 @@ def test_announces_index_requests_first_and_then_pages(large: Path, settings: Se
         assert not estimate.exact
         before = len(server.log)
         exact = found.fetch_indexes()
-        requested = server.log[before:]
-        assert (
-            sorted(each.sent_bytes for each in requested)
-            == sorted(len(fetch.range) for fetch in estimate.indexes)
-            != []
-        )
-        assert exact.exact
-        assert not exact.indexes
+        sizes = sorted(len(fetch.range) for fetch in estimate.indexes)
+        assert sorted(each.sent_bytes for each in server.log[before:]) == sizes != []
+        assert (exact.exact, exact.indexes) == (True, ())
         before = len(server.log)
         assert found.to_arrow().column("url").to_pylist() == ["https://example.com/00030000"]
         assert len(server.log) - before == exact.requests
         assert sum(exchange.sent_bytes for exchange in server.log[before:]) == exact.bytes
         # The estimate is of the right size.
-        assert exact.requests / 2 <= estimate.requests - len(estimate.indexes) <= 2 * exact.requests
-        assert (
-            exact.bytes / 2 <= estimate.bytes - sum(len(fetch.range) for fetch in estimate.indexes) <= 2 * exact.bytes
-        )
+        assert exact.requests / 2 <= estimate.requests - len(sizes) <= 2 * exact.requests
+        assert exact.bytes / 2 <= estimate.bytes - sum(sizes) <= 2 * exact.bytes
         assert cat.captures("example.com/00030000", columns=columns).plan == exact
 
 

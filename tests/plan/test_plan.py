@@ -1,6 +1,7 @@
 """Plans can be printed offline and agree with the log of the server."""
 
 import dataclasses
+import json
 import pickle
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -9,6 +10,7 @@ from shutil import copytree
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,35 +19,26 @@ import catalogue
 from catalogue.commoncrawl.datasets import index_file
 from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested, QueryError
-from catalogue.parquet.footer import decode_footer, footer_length
-from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
-from catalogue.plan.plan import ReadPlan
-from catalogue.plan.requests import Cost, Purpose
+from catalogue.parquet.model import Bounds, Order
+from catalogue.plan.plan import READS
+from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.filters import Moment, time_bounds
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import ResolvedQuery, might_match
 from catalogue.settings import Settings
-from catalogue.source.byte_ranges import coalesce
+from catalogue.source.byte_ranges import ByteRange, coalesce
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import KeyInterval, exact_interval, merge, parse_pattern, prefix_interval
 from catalogue.tables.crawl_table import FileMetadata
+from tests.cli.test_cli_pages import ASKED, SLOW
+from tests.plan.test_page_costs import LARGE, large
 from tests.read.test_answers import random_patterns
+from tests.support.commands import Command
+from tests.support.mirrors import read_footer
 from tests.support.plans import plan_reads
 
-keys = st.text("abc,)/", min_size=1, max_size=4).map(str.encode)
-prefixes = st.lists(keys, min_size=1, max_size=6).map(lambda ps: Intervals(merge(prefix_interval(p) for p in ps)))
-
-
-@given(prefixes, st.lists(keys, min_size=1), st.sampled_from(Order))
-def test_near_keeps_every_interval_with_a_key(intervals: Intervals, group: list[bytes], order: Order) -> None:
-    bounds = Bounds(min(group), max(group), order)
-    remaining = intervals.near(bounds)
-    for interval in intervals:
-        if any(key in interval for key in group):
-            assert interval in remaining
-        if order is Order.UNSIGNED and (interval.start > bounds.max or interval.end <= bounds.min):
-            assert interval not in remaining
+__all__ = ["large"]  # a fixture
 
 
 def signed(key: bytes) -> list[int]:
@@ -73,11 +66,9 @@ def test_near_is_safe_for_signed_bounds(
 def a_held_file(mirror: Path) -> FileMetadata:
     path = max(mirror.rglob("*subset=warc/*.parquet"))
     content = path.read_bytes()
-    length = footer_length(content[-8:])
     file = index_file(str(path.relative_to(mirror)))
     assert file
-    stored = StoredFile(b"", len(content), None, None, "", "")
-    return FileMetadata(file, stored, decode_footer(content[-8 - length : -8], len(content)))
+    return FileMetadata(file, StoredFile(b"", len(content), None, None, "", ""), read_footer(content))
 
 
 def question(*patterns: str, **more: object) -> ResolvedQuery:
@@ -88,9 +79,8 @@ def question(*patterns: str, **more: object) -> ResolvedQuery:
 def test_reads_only_chunks_of_requested_columns(mirror: Path) -> None:
     stored = a_held_file(mirror)
     # A second wave costs something, requests nothing to speak of.
-    plan = plan_reads(
-        question("*", columns=("url", "fetch_status")), [stored], cost=Cost(rate=None, latency=1e-8), considered=1
-    )
+    cost, asked = Cost(rate=None, latency=1e-8), question("*", columns=("url", "fetch_status"))
+    plan = plan_reads(asked, [stored], cost=cost, considered=1)
     chunks = {
         (group.ordinal, name): group.chunks[name].range
         for group in stored.footer.row_groups
@@ -114,39 +104,18 @@ def test_merges_ranges_by_cost(mirror: Path) -> None:
     assert scarce.bytes > plenty.bytes
 
 
-def test_plan_is_frozen(mirror: Path) -> None:
-    stored = a_held_file(mirror)
-    plans = [plan_reads(question("*.example.com"), [stored], cost=Cost(), considered=9) for _ in range(2)]
-    assert plans[0] == plans[1]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        plans[0].crawls = ()  # type: ignore[misc]
-
-
-def test_missing_statistics_might_match(mirror: Path) -> None:
-    stored = a_held_file(mirror)
+def test_row_groups_without_bounds_might_match_and_without_keys_do_not(mirror: Path) -> None:
+    stored, nowhere = a_held_file(mirror), question("zzz.no-such-host.example/*")
     group = stored.footer.row_groups[0]
-    nowhere = question("zzz.no-such-host.example/*")
     assert not might_match(nowhere, group)
-    blind = _without_bounds(group)
+    chunks = {name: dataclasses.replace(chunk, bounds=None) for name, chunk in group.chunks.items()}
+    blind = dataclasses.replace(group, chunks=chunks)
     assert might_match(nowhere, blind)
     footer = dataclasses.replace(stored.footer, row_groups=(blind,))
     plan = plan_reads(nowhere, [dataclasses.replace(stored, footer=footer)], cost=Cost(), considered=1)
-    assert plan.row_groups == 1
-    assert plan.unbounded[0] == 1
+    assert (plan.row_groups, plan.unbounded[0]) == (1, 1)
     assert "1 part of old files has no key range, so every query reads it" in plan.warnings[0]
-
-
-def _without_bounds(group: RowGroup) -> RowGroup:
-    def blind(chunk: ColumnChunk) -> ColumnChunk:
-        return dataclasses.replace(chunk, bounds=None)
-
-    return dataclasses.replace(group, chunks={name: blind(chunk) for name, chunk in group.chunks.items()})
-
-
-def test_file_without_keys_matches_nothing(mirror: Path) -> None:
-    stored = a_held_file(mirror)
-    group = stored.footer.row_groups[0]
-    chunks = {name: chunk for name, chunk in group.chunks.items() if name != "url_surtkey"}
+    del chunks["url_surtkey"]
     assert not might_match(question("*"), dataclasses.replace(group, chunks=chunks))
 
 
@@ -193,13 +162,7 @@ def test_plans_can_be_sent_to_other_processes(harvested: catalogue.Catalogue) ->
     plan = harvested.captures("*.example.com", index="columnar").plan
     assert plan.files
     assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301
-
-
-def test_planning_needs_no_network(harvested_data: Path, tmp_path: Path) -> None:
-    settings = Settings(source="http://127.0.0.1:1/", cache=tmp_path)
-    with catalogue.open(harvested_data, settings=settings) as cat:
-        assert cat.captures("*.example.com", index="columnar").plan.requests > 0
-        assert cat.requests == 0
+    assert harvested.captures("*.example.com", index="columnar").plan == plan
 
 
 def test_selects_crawls_without_times_by_their_dates(harvested: catalogue.Catalogue) -> None:
@@ -274,25 +237,13 @@ def test_times_are_inclusive_as_typed(first: Moment, last: Moment, expected: tup
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "",
-            "tomorrow",
-            "20220131123059000",
-            "2022-13-01",
-            "2022-02-30",
-            "2022-W05",
-            "-5",
-            "\uff12\uff10\uff12\uff12",
-        ),
-        *("202213", "20222", "20220230", "2022013124", "20220131236", "20220131235960"),
+        *("", "tomorrow", "20220131123059000", "2022-13-01", "2022-02-30", "2022-W05", "-5"),
+        *("\uff12\uff10\uff12\uff12", "202213", "20222", "20220230", "2022013124", "20220131236", "20220131235960"),
     ],
 )
 def test_rejects_invalid_times(text: str) -> None:
     with pytest.raises(QueryError, match="invalid time"):
         time_bounds(text, None)
-
-
-def test_rejects_reversed_times() -> None:
     with pytest.raises(QueryError, match="is after"):
         time_bounds("2023", "2022")
 
@@ -307,9 +258,101 @@ def test_reports_subsets_that_are_not_stored(harvested: catalogue.Catalogue) -> 
 
 
 def test_reports_row_groups_that_cannot_be_pruned(harvested: catalogue.Catalogue) -> None:
-    plan: ReadPlan = harvested.captures("*", index="columnar").plan
-    assert plan.row_groups == plan.considered
-    assert any("cannot be pruned" in warning for warning in plan.warnings)
-    assert not any(
-        "cannot be pruned" in warning for warning in harvested.captures("*.example.com", index="columnar").plan.warnings
+    every, some = (harvested.captures(pattern, index="columnar").plan for pattern in ("*", "*.example.com"))
+    assert every.row_groups == every.considered
+    assert any("cannot be pruned" in warning for warning in every.warnings)
+    assert not any("cannot be pruned" in warning for warning in some.warnings)
+
+
+# The plan as a table for other engines
+
+
+def test_table_lists_the_ranges_of_the_plan(harvested: catalogue.Catalogue) -> None:
+    for patterns in ("*.de", "*.com"):
+        found = harvested.captures(patterns, columns=["url", "fetch_status"])
+        found.fetch_indexes()
+        plan, table = found.plan, found.plan.to_arrow()
+        assert table.schema == READS
+        planned = [part for wave in plan.waves for fetch in wave for part in fetch.parts]
+        rows = table.to_pylist()
+        assert {(row["path"], row["row_group"], row["column"], row["start"], row["end"]) for row in rows} >= {
+            (fetch.path, part.row_group, part.column, part.range.start, part.range.end)
+            for fetch in plan.waves[0]
+            for part in fetch.parts
+        }
+        assert sum(row["bytes"] for row in rows) >= sum(len(part.range) for part in planned)
+        assert tuple(dict.fromkeys(row["path"] for row in rows)) == plan.paths
+        assert len({(row["path"], row["row_group"]) for row in rows}) == plan.row_groups
+        for row in rows:
+            assert f"crawl={row['crawl']}/subset={row['subset']}/" in row["path"]
+            assert row["bytes"] == row["end"] - row["start"]
+
+
+def test_table_has_no_pages_without_indexes(large: Path, tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", str(large), tmp_path)
+    assert command("harvest", "--crawl", LARGE).status == 0
+    assert command("plan", *ASKED, "-o", "plan.jsonl", **SLOW).status == 0
+    (row,) = map(json.loads, (tmp_path / "plan.jsonl").read_text().splitlines())
+    assert (row["crawl"], row["subset"], row["row_group"]) == (LARGE, "warc", 0)
+    assert {row[name] for name in ("column", "start", "end", "bytes")} == {None}
+    assert command("plan", *ASKED, "-o", "plan.jsonl", "--indexes", **SLOW).status == 0
+    rows = list(map(json.loads, (tmp_path / "plan.jsonl").read_text().splitlines()))
+    assert {row["column"] for row in rows} == {"url_surtkey", "url", "fetch_status"}
+
+
+def test_command_writes_the_table(asking: Command, settings: Settings, tmp_path: Path) -> None:
+    with catalogue.open(asking.data, settings=settings) as cat:
+        plan = cat.captures("*.de").plan
+    ran = asking("plan", "*.de", "--paths")
+    assert (ran.status, ran.err) == (0, "")
+    assert set(ran.out.splitlines()) == set(plan.paths)
+    assert asking("plan", "*.de", "-o", "plan.parquet").out == ""
+    written = pq.read_table(tmp_path / "plan.parquet")
+    assert written.schema.equals(READS)
+    assert set(written["path"].to_pylist()) == set(plan.paths)
+    asking("plan", "*.de", "-o", "plan.csv")
+    lines = (tmp_path / "plan.csv").read_text().splitlines()
+    assert lines[0] == ",".join(READS.names)
+    assert len(lines) == 1 + written.num_rows
+    for words in (["-o", "plan.cdxj"], ["-o", "plan"], ["-o", "no/plan.csv"], ["--json", "--paths"]):
+        refused = asking("plan", "*.de", *words)
+        assert refused.status == 2
+        assert len(refused.err.splitlines()) == 1
+
+
+# One request for parts that are close, and one read for parts of a cached range
+
+
+ranges = st.builds(lambda start, length: ByteRange(start, start + length), st.integers(0, 200), st.integers(1, 20))
+disjoint = st.lists(ranges, max_size=12).map(lambda found: coalesce(found, max_gap=-1, max_length=1000))
+
+
+def planned(parts: list[ByteRange], cached: list[ByteRange], max_gap: int) -> list[PlannedRequest]:
+    named = [Part(Purpose.PAGES, 0, "url", part) for part in parts]
+    return list(plan_requests("file", named, max_gap=max_gap, cached=cached))
+
+
+def test_cached_parts_are_read_at_once() -> None:
+    parts = [ByteRange(10, 20), ByteRange(25, 30), ByteRange(40, 50), ByteRange(60, 65)]
+    found = planned(parts, [ByteRange(0, 45), ByteRange(60, 70)], 10)
+    assert [(each.range, each.cached, len(each.parts)) for each in found] == [
+        (ByteRange(10, 45), True, 3),
+        (ByteRange(45, 50), False, 1),
+        (ByteRange(60, 65), True, 1),
+    ]
+
+
+@given(disjoint, disjoint, st.integers(0, 30))
+def test_requests_have_every_byte_of_the_parts_once(
+    parts: list[ByteRange], cached: list[ByteRange], max_gap: int
+) -> None:
+    found = planned(parts, cached, max_gap)
+    taken = [part.range for request in found for part in request.parts]
+    assert sorted(byte for each in taken for byte in range(each.start, each.end)) == sorted(
+        byte for each in parts for byte in range(each.start, each.end)
     )
+    assert found == sorted(found, key=lambda request: request.range)
+    for request in found:
+        assert all(part.range in request.range for part in request.parts)
+        assert request.cached == any(request.range in each for each in cached)
+        assert request.cached or not any(part.range in each for part in request.parts for each in cached)

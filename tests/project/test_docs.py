@@ -2,14 +2,17 @@
 
 import doctest
 import gzip
+import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import version
 from inspect import cleandoc
 from pathlib import Path
@@ -24,7 +27,10 @@ import pytest
 import catalogue
 from catalogue.cli.app import entry
 from catalogue.cli.messages import COMMANDS
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer, Miniature
+from catalogue.query.resolved_query import CDX_COLUMNS
+from catalogue.settings import Limits, Settings
 from tests.support.amounts import in_part
 from tests.support.commands import ENDLESS, Command, ended, run_here
 from tests.support.miniatures import keep_in
@@ -38,11 +44,8 @@ PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("skills/**/*.md")])
 TIMES = re.compile(r"(\b\d+\.\d [kM]B, )?\b\d+\.\d+ s\b")
 """Seconds, and the bytes of a harvest, which requests less once it knows the length of a footer."""
 RUN = re.compile(r"^```(console|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-"""What is run and compared."""
 SHELL = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
-"""What is run."""
 STARTED = re.compile(r"^ExecStart=/opt/catalogue/bin/(.*)", re.MULTILINE)
-"""The command of a systemd unit."""
 EXAMPLE = re.compile(r"^catalogue .*(?:\n .*)*", re.MULTILINE)
 """A command of a help page or of a block of ``sh``, and the lines that it goes on."""
 NOT_RUN = re.compile(r"s3:|https:|tcp:|catalogue (serve|demo|mcp --http|query --scheduler|sql$)\b")
@@ -58,7 +61,6 @@ HERE = {
 COMMAND = re.compile(r"\$ (catalogue .*)\n((?:(?!\$ ).*\n)*)")
 OLD_INDEX = [(url_key("http://example.com/page"), (1, 2, 3, 4, 5))]
 FILE = re.compile(r"```{code-block} text\n:caption: (\S+)\n\n(.*?)```", re.DOTALL)
-"""One that the reader writes."""
 
 
 def text_of(page: Path) -> str:
@@ -106,7 +108,6 @@ def followed_in_python(block: str, names: dict[str, object], command: Command) -
 
 
 def make_files(home: Path) -> None:
-    """Make the files and folders that examples name."""
     (home / "files").mkdir()
     (home / "www").mkdir()
     write_index(home / "files/url-index.1356128792", OLD_INDEX)
@@ -141,7 +142,6 @@ def run_examples(text: str, command: Command) -> int:
 
 @pytest.fixture(scope="module")
 def source(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The miniature, and what else examples ask for."""
     folder = tmp_path_factory.mktemp("source") / "source"
     copytree(miniature.folder, folder, copy_function=os.link)
     hosts = folder / "projects/host-index-testing/v2.parquet"
@@ -154,7 +154,6 @@ def source(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def pages_of_help(group: click.Group, *path: str) -> Iterator[tuple[str, str]]:
-    """Names of commands and their examples."""
     for name in group.list_commands(click.Context(group)):
         command = group.get_command(click.Context(group), name)
         assert command
@@ -252,9 +251,8 @@ def test_systemd_unit_is_valid(tmp_path: Path) -> None:
 
 
 def test_python_blocks_compile() -> None:
-    blocks = [
-        block for page in [README, *PAGES] for block in re.findall(r"```python\n(.*?)```", text_of(page), re.DOTALL)
-    ]
+    text = "".join(map(text_of, [README, *PAGES]))
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) > 5
     for block in blocks:
         compile(block, "page", "exec")
@@ -296,3 +294,70 @@ def test_links_have_targets() -> None:
             assert link.startswith("https://") or (ROOT / link).exists(), f"{page.name}: {link}"
             checked += 1
     assert checked > 5
+
+
+# Pages that list everything of a kind; ``docs/check_site.py`` checks the built site
+
+
+def test_documents_every_setting() -> None:
+    page = text_of(ROOT / "docs/reference/settings.md")
+    for name in [*Settings.__dataclass_fields__, *Limits.__dataclass_fields__]:
+        assert (f"`CATALOGUE_{name.upper()}`" in page) == (name != "hosts")  # which has no variable
+
+
+def test_generated_parts_are_up_to_date() -> None:
+    filled = runpy.run_path(str(ROOT / "docs/generated.py"))["filled"]
+    pages = [path for path in (ROOT / "docs/reference").glob("*.md") if "<!-- generated: " in text_of(path)]
+    assert len(pages) == 6
+    for page in pages:
+        text = text_of(page)
+        assert filled(text) == text, "run: python docs/generated.py"
+
+
+def test_documents_every_column_of_the_index_in_order() -> None:
+    page = text_of(ROOT / "docs/reference/columns.md")
+    rows = re.findall(r"^\| `(\w+)`( •)? \|", page, re.MULTILINE)
+    assert [name for name, _ in rows] == SCHEMA.names
+    assert {name for name, marked in rows if marked} == set(CDX_COLUMNS)
+
+
+def test_documents_every_json_field() -> None:
+    page = text_of(ROOT / "docs/reference/outputs.md")
+    named = set(re.findall(r"`(\w+)`", page.partition("| of | field |")[2]))
+    shown = [json.loads(line) for line in page.splitlines() if line.startswith("{")]
+    assert len(shown) >= 3
+    assert {key for each in shown for key in each} <= named
+
+
+PROMISES = text_of(ROOT / "docs/internals/promises.md")
+_NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+_FUNCTION = re.compile(r"^(?:async )?def (\w+)\(", re.MULTILINE)
+_IN_SOAK = re.compile(r"^@in_soak\n(?:@.*\n|[ )].*\n)*def (\w+)\(", re.MULTILINE)
+
+
+@cache
+def functions_of(path: str, named: re.Pattern[str] = _FUNCTION) -> set[str]:
+    return {*named.findall(text_of(ROOT / path))}
+
+
+def test_named_tests_exist() -> None:
+    named = _NAMED.findall(PROMISES)
+    assert len(named) > 150
+    missing = [
+        f"{path}::{test}"
+        for path, test in named
+        if not (ROOT / path).exists() or (test and not (test.startswith("test_") and test in functions_of(path)))
+    ]
+    assert not missing
+
+
+def test_every_row_names_a_test_that_make_test_runs() -> None:
+    rows = [line for line in PROMISES.splitlines() if line.startswith("|")]
+    promises = [row for row in rows if not row.startswith(("| What may happen |", "|---"))]
+    assert len(promises) > 70
+    for row in promises:
+        happens, promised, tests = (cell.strip() for cell in row.strip("|").split("|"))
+        assert happens
+        assert promised
+        assert any(test not in functions_of(path, _IN_SOAK) for path, test in _NAMED.findall(tests)), row
+        assert set(re.sub(r"`[^`]*`", "", tests)) <= set(", "), row

@@ -76,7 +76,6 @@ def statements(node: ast.AST, *, types: bool) -> Iterator[ast.AST]:
 
 @cache
 def imports(path: Path, *, types: bool = True) -> list[str]:
-    """Return the imported names; without ``types`` only those that are imported at run time."""
     found: list[str] = []
     for node in statements(parsed(path), types=types):
         match node:

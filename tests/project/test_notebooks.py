@@ -32,12 +32,9 @@ def read(path: Path) -> tuple[Any, list[Any]]:
     return notebook, [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-# ---- as they stand ----
-
-
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_notebooks_name_no_machine(path: Path) -> None:
-    _, code = read(path)
+def test_notebooks_name_no_machine_and_have_the_outputs_of_their_code(path: Path) -> None:
+    notebook, code = read(path)
     nodes = [node for cell in code for node in ast.walk(ast.parse(cell.source))]
     modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     modules |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
@@ -47,20 +44,12 @@ def test_notebooks_name_no_machine(path: Path) -> None:
     assert not [name for _, name in names if name.startswith("_")]
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     assert not [text for text in texts if re.match(r"/\w|[A-Za-z]:[\\/]|~", text)]
-
-
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_stored_outputs_match_the_code(path: Path) -> None:
-    notebook, code = read(path)
     digest: str = runpy.run_path(str(FOLDER / "execute.py"))["code_digest"](notebook)
     assert notebook.metadata.get("code_digest") == digest, "run: make notebooks"
     outputs = [output for cell in code for output in cell.outputs]
     assert outputs
     assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
     assert not re.findall(r"/(?:home|root|tmp|work|Users|var)/\w+", json.dumps(outputs))
-
-
-# ---- executed ----
 
 
 @pytest.fixture(scope="module")

@@ -56,18 +56,11 @@ def test_equals_a_reference_implementation(
 
 
 def test_limit_applies_after_deduplication(harvested: Catalogue, whole_crawls: list[str]) -> None:
-    requested: dict[str, Any] = {
-        "subsets": "all",
-        "patterns": "*.com",
-        "columns": ["url"],
-        "crawls": whole_crawls,
-        "unique": "digest",
-    }
-    every = harvested.captures(**requested).to_arrow()
+    requested: dict[str, Any] = {"subsets": "all", "patterns": "*.com", "crawls": whole_crawls, "unique": "digest"}
+    every = harvested.captures(**requested, columns=["url"]).to_arrow()
     for limit in (0, 1, 50):
-        some = harvested.captures(**requested, limit=limit)
-        assert some.to_arrow() == every.slice(0, limit)
-        assert some.count() == limit
+        some = harvested.captures(**requested, columns=["url"], limit=limit)
+        assert (some.to_arrow(), some.count()) == (every.slice(0, limit), limit)
     assert every.schema.names == ["url", "crawl", "subset"]
 
 
@@ -88,9 +81,8 @@ def test_keeps_rows_without_a_value() -> None:
     batch = pa.record_batch({"value": values, "time": times, "row": range(50)})
     for time in (None, "time"):
         distinct = Distinct("value", time, None, ("value", "row"))
-        rows = [
-            row for remaining in distinct.of([batch, batch.slice(0, 0)], batch.schema) for row in remaining.to_pylist()
-        ]
+        kept = distinct.of([batch, batch.slice(0, 0)], batch.schema)
+        rows = [row for remaining in kept for row in remaining.to_pylist()]
         assert [row["value"] for row in rows].count(None) == values.count(None)
         assert {"a", "b"} < {row["value"] for row in rows}
         assert len(rows) == values.count(None) + 2

@@ -16,8 +16,6 @@ keys = st.text("ab/\x7fé", max_size=4).map(str.encode)
 
 
 class Batches(KeyBatches):
-    """Keys in arrays of a few each."""
-
     def __init__(self, every: Sequence[bytes], size: int) -> None:
         self._parts = [every[at : at + size] for at in range(0, len(every), size)]
         starts = [*range(0, len(every), size), len(every)]
@@ -79,11 +77,8 @@ def test_pickled_intervals_are_the_same(intervals: KeyIntervals) -> None:
     loaded = pickle.loads(pickle.dumps(intervals))  # noqa: S301 - made here
     assert [*loaded] == [*dict.fromkeys(intervals)]
     assert [intervals[place] for place in range(len(intervals))] == [*intervals]
-
-
-def test_pickled_part_has_only_its_keys() -> None:
-    every = SingleKeys.of(pa.array([b"%08d" % number for number in range(10_000)], pa.binary()))
-    assert len(pickle.dumps(every.part(10, 20))) < 1_000
+    many = SingleKeys.of(pa.array([b"%08d" % number for number in range(10_000)], pa.binary()))
+    assert len(pickle.dumps(many.part(10, 20))) < 1_000  # it has only its keys
 
 
 @pytest.mark.parametrize("count", [64, 65, 200])

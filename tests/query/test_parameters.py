@@ -14,7 +14,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.cli.query_command import query
 from catalogue.errors import QueryError
 from catalogue.mcp_server.serve import TOOLS
-from catalogue.query.parameters import PARAMETERS, Interface, parameters_of
+from catalogue.query.parameters import Interface, parameters_of
 from catalogue.query.query import AllQueryOptions, Query
 from catalogue.server.application import application
 from tests.support.commands import Command
@@ -24,20 +24,12 @@ from tests.support.web_pages import page, serving_site
 site = pytest.fixture(scope="module")(serving_site)
 
 
-def names(interface: Interface) -> set[str]:
-    return {each.name for each in parameters_of(interface)}
-
-
-def fields(interface: Interface) -> set[str]:
-    return {each.field for each in parameters_of(interface)}
-
-
 def test_python_has_the_parameters_with_their_defaults() -> None:
-    signature = inspect.signature(Catalogue.captures).parameters
-    assert {*signature} - {"self"} == names(Interface.PYTHON)
-    assert {*AllQueryOptions.__annotations__} == names(Interface.PYTHON) - {"patterns"}
-    given: dict[str, Any] = {name: each.default for name, each in signature.items()}
-    assert Query.of("*", **{name: given[name] for name in AllQueryOptions.__annotations__}) == Query.of("*")
+    signature, names = inspect.signature(Catalogue.captures).parameters, {*AllQueryOptions.__annotations__}
+    declared = {each.name for each in parameters_of(Interface.PYTHON)}
+    assert {*signature} - {"self"} == declared == names | {"patterns"}
+    given: dict[str, Any] = {name: signature[name].default for name in names}
+    assert Query.of("*", **given) == Query.of("*")
 
 
 @pytest.mark.parametrize(
@@ -49,10 +41,7 @@ def test_python_has_the_parameters_with_their_defaults() -> None:
         ({"patterns": pd.DataFrame({"url": ["example.com"]})}, "invalid patterns of type DataFrame"),
         ({"crawls": 2022.5}, "invalid crawls of type float"),
         ({"columns": ["url", None]}, "invalid columns of type NoneType"),
-        (
-            {"status": pd.Series([200.0])},
-            "invalid status of type float; use a text or a list of texts or numbers",
-        ),
+        ({"status": pd.Series([200.0])}, "invalid status of type float; use a text or a list of texts or numbers"),
         ({"where": ["true", ["fetch_status = 200"]]}, "invalid where of type list"),
         ({"patterns": 5}, "invalid patterns of type int; use a text"),
         ({"patterns": bytearray(b"example.com")}, "invalid patterns of type bytearray"),
@@ -118,23 +107,15 @@ def test_command_line_has_the_parameters_with_their_help() -> None:
         assert (option.opts, option.help, option.multiple) == ([each.option], each.help, each.several)
 
 
-def test_json_api_has_the_parameters() -> None:
+def test_api_tools_and_form_have_the_parameters(site: str) -> None:
+    api, assistant, form = (
+        {each.field for each in parameters_of(interface)}
+        for interface in (Interface.JSON, Interface.ASSISTANT, Interface.FORM)
+    )
     for path in ("plan", "query"):
         documented = application().openapi()["paths"][f"/api/{path}"]["get"]["parameters"]
-        assert {each["name"] for each in documented} == fields(Interface.JSON)
-
-
-def test_tools_have_the_parameters() -> None:
+        assert {each["name"] for each in documented} == api
     tools = {tool.name: {*tool.input_schema["properties"]} for tool in TOOLS}
-    assert tools["plan"] == fields(Interface.ASSISTANT) - {"limit"}
-    assert tools["query"] == fields(Interface.ASSISTANT) | {"offset", "max_requests"}
-
-
-def test_form_has_the_parameters(site: str) -> None:
+    assert (tools["plan"], tools["query"]) == (assistant - {"limit"}, assistant | {"offset", "max_requests"})
     root = page(get(site, "/search"))
-    named = {each.attrs["name"] for tag in ("input", "select") for each in root.all(tag)}
-    assert named == fields(Interface.FORM) | {"crawls", "order"}
-
-
-def test_excluded_parameters_have_a_reason() -> None:
-    assert all(reason for each in PARAMETERS for reason in each.absent.values())
+    assert {each.attrs["name"] for tag in ("input", "select") for each in root.all(tag)} == form | {"crawls", "order"}

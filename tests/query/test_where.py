@@ -1,8 +1,5 @@
 """``--where``: the rows that it keeps, and what it must not read."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,11 +15,9 @@ from catalogue.query.resolved_query import Where
 from catalogue.query.where import check_expression, connect, parse_where, where_positions
 from tests.support.amounts import in_soak
 from tests.support.conditions import conditions, duckdb_connection, matching, rows_of
+from tests.support.processes import line, run_script
 
 connection = pytest.fixture(scope="module")(duckdb_connection)
-
-
-# Rows
 
 
 def test_keeps_matching_rows(connection: duckdb.DuckDBPyConnection) -> None:
@@ -36,6 +31,7 @@ def test_keeps_matching_rows(connection: duckdb.DuckDBPyConnection) -> None:
     assert matching("NULL", rows, connection).num_rows == 0
     assert matching("true -- all", rows, connection).equals(rows)
     assert matching("false", rows, connection).num_rows == 0
+    assert matching("url = 'a' --) OR (true", rows, connection)["url"].to_pylist() == ["a"]
 
 
 def test_keeps_order_and_columns(connection: duckdb.DuckDBPyConnection) -> None:
@@ -66,23 +62,23 @@ def test_error_on_a_row_is_a_query_error(connection: duckdb.DuckDBPyConnection) 
     assert matching("url::INTEGER = 5", rows.slice(0, 1), connection).num_rows == 1
     with pytest.raises(QueryError, match=r"the condition url::INTEGER = 5: .*no number"):
         matching("url::INTEGER = 5", rows, connection)
+    with pytest.raises(duckdb.CatalogException):  # rows are released
+        connection.execute("FROM rows")
     assert matching("url = '5'", rows, connection).num_rows == 1  # the connection can be used again
-
-
-def test_releases_rows(connection: duckdb.DuckDBPyConnection) -> None:
-    for sql in ("url = 'a'", "url::INTEGER = 5"):
-        with suppress(QueryError):
-            matching(sql, rows_of(url=["a"]), connection)
-        with pytest.raises(duckdb.CatalogException):
-            connection.execute("FROM rows")
+    with pytest.raises(duckdb.CatalogException):
+        connection.execute("FROM rows")
 
 
 def test_parallel_queries_see_their_own_rows(connection: duckdb.DuckDBPyConnection) -> None:
     where = parse_where("fetch_status = 200")
+
+    def kept_of(size: int) -> int:
+        rows = rows_of(url=["a"] * (size + 1), fetch_status=[*[200] * size, 404])
+        with connect() as mine:
+            return len(where_positions(where, rows, mine))
+
     with ThreadPoolExecutor(4) as executor, connect() as other:
-        sizes = range(1, 100)
-        found = executor.map(_kept_of, [where] * len(sizes), sizes)
-        assert list(found) == list(sizes)
+        assert [*executor.map(kept_of, range(1, 100))] == [*range(1, 100)]
         connection.register("mine", pa.table({"a": [1]}))
         with pytest.raises(duckdb.CatalogException, match="mine"):
             other.execute("FROM mine")
@@ -90,25 +86,16 @@ def test_parallel_queries_see_their_own_rows(connection: duckdb.DuckDBPyConnecti
         connection.execute("SET TimeZone = 'Asia/Kolkata'")
 
 
-def _kept_of(where: Where, size: int) -> int:
-    """Return the number of rows that are kept of ``size`` matching ones and another one."""
-    rows = rows_of(url=["a"] * (size + 1), fetch_status=[*[200] * size, 404])
-    with connect() as connection:
-        return len(where_positions(where, rows, connection))
-
-
-# Time
-
-
 ZONES = """
-import datetime, sys
+import datetime, os
+os.environ["TZ"] = "Asia/Kolkata"
 import pyarrow as pa
 from catalogue.query.where import connect, parse_where, where_positions
 start = datetime.datetime(2022, 1, 31, 20, tzinfo=datetime.UTC)
 times = [start + datetime.timedelta(hours=n) for n in range(8)]
 rows = pa.table({"fetch_time": pa.array(times, pa.timestamp("ms", "UTC"))})
 with connect() as connection:
-    for sql in sys.argv[1:]:
+    for sql in TIMES:
         found = rows.take(where_positions(parse_where(sql), rows, connection))
         print([times.index(time) for time in found["fetch_time"].to_pylist()])
 """
@@ -126,19 +113,9 @@ TIMES = {
 
 
 @in_soak
-def test_times_are_utc_in_every_time_zone() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", ZONES, *TIMES],
-        env=os.environ | {"TZ": "Asia/Kolkata"},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert dict(zip(TIMES, ran.stdout.splitlines(), strict=True)) == {sql: str(rows) for sql, rows in TIMES.items()}
-
-
-# Rejected expressions
+def test_times_are_utc_in_every_time_zone(tmp_path: Path) -> None:
+    with run_script(tmp_path, ZONES.replace("TIMES", str([*TIMES]))) as process:
+        assert [line(process) for _ in TIMES] == [str(rows) for rows in TIMES.values()]
 
 
 @pytest.mark.parametrize(
@@ -172,6 +149,8 @@ def test_times_are_utc_in_every_time_zone() -> None:
         *(("nextval('x') = 1", "Error"), ("count(*) > 1", "Error"), ("row_number() OVER () = 1", "Error")),
         *(("fetch_status = 'many'", "Conversion Error"), ("fetch_time > 'yesterday'", "Conversion Error")),
         *(("no_such_function(url)", "Error"), ("url + 1 = fetch_status + url", "Error")),
+        ("1 = 1) AND (url = 'a'", "its brackets do not match"),
+        ("url = 'a') OR (url = 'b'", "its brackets do not match"),
     ],
 )
 def test_rejects_invalid_expressions_before_reading(sql: str, reason: str) -> None:
@@ -188,17 +167,6 @@ def test_any_depth_is_parsed_or_rejected(read: Callable[[str], object]) -> None:
             read("NOT " * depth + "true")
     with pytest.raises(QueryError, match=r"nested too deeply|cannot be read"):
         read("NOT " * 5_000 + "true")
-
-
-@pytest.mark.parametrize("sql", ["1 = 1) AND (url = 'a'", "url = 'a') OR (url = 'b'"])
-def test_rejects_unbalanced_brackets(sql: str) -> None:
-    with pytest.raises(QueryError, match="its brackets do not match"):
-        parse_where(sql)
-
-
-def test_comment_ends_with_its_line(connection: duckdb.DuckDBPyConnection) -> None:
-    found = matching("url = 'a' --) OR (true", rows_of(url=["a", "b", "c"]), connection)
-    assert found["url"].to_pylist() == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -220,8 +188,3 @@ def test_cannot_read_files(
     with pytest.raises(QueryError):
         where_positions(Where(sql.format(file=file), (), ()), rows_of(url=["canary"]), connection)
     assert [*tmp_path.iterdir()] == [file]
-
-
-def test_allows_harmless_functions() -> None:
-    for sql in ("random() < 2", "current_setting('temp_directory') IS NULL", "now() > fetch_time"):
-        assert parse_where(sql).conditions == ()

@@ -1,6 +1,5 @@
 """What a query does for conditions of polars, and which ones are left to polars."""
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -189,11 +188,7 @@ def test_only_text_and_signed_integers_are_compared_by_sql() -> None:
         assert found == Pushdown(where=('"d" IS NULL',) if name == "d" else ())  # SQL does not tell n and N apart
 
 
-Wrap = Callable[[pl.Expr], Any]
-
-
-@pytest.mark.parametrize("wrap", [lambda condition: condition, lambda condition: ~~condition], ids=["plain", "twice"])
-def test_conditions_mean_the_same_as_collected(wrap: Wrap) -> None:
+def test_conditions_mean_the_same_as_collected() -> None:
     """polars rewrites conditions before it passes them on."""
     received: list[pl.Expr | None] = []
 
@@ -202,8 +197,8 @@ def test_conditions_mean_the_same_as_collected(wrap: Wrap) -> None:
         yield pl.DataFrame(SCHEMA.empty_table())
 
     frame = pl.io.plugins.register_io_source(source, schema=pl.DataFrame(SCHEMA.empty_table()).schema)
-    for condition, _ in WHERE[:9]:
-        frame.filter(wrap(condition)).collect()
+    for condition in [each for plain, _ in WHERE[:9] for each in (plain, ~~plain)]:
+        frame.filter(condition).collect()
         predicate = received[-1]
         assert predicate is not None
         assert pushed(predicate).where

@@ -78,37 +78,32 @@ def test_full_disk_loses_nothing(path: Path) -> None:
     with run_script(path, FULL) as process:
         number, error, promised = line(process).split()
         assert (int(number) > 3, error, promised) == (True, "DiskFailed", "True")
-        assert line(process) == f"{20 * int(number)} True"
-        assert line(process) == "DiskFailed"
-        assert line(process) == str(20 * int(number) + 20)
-        assert line(process) == "DiskFailed True"
+        stored, more = 20 * int(number), 20 * int(number) + 20
+        assert [line(process) for _ in range(4)] == [f"{stored} True", "DiskFailed", f"{more}", "DiskFailed True"]
     assert integrity(path) == "ok"
     with Store(path) as store:
-        assert len(store.keys("files")) == 20 * int(number) + 20
+        assert len(store.keys("files")) == more
 
 
-def test_reports_an_error_once(store: Store) -> None:
+@pytest.mark.parametrize("error", [DiskFailed("another disk is full"), NotFound("no such file")])
+def test_reports_an_error_once(store: Store, error: OSError) -> None:
     """An error of the iterator, as of another disk or of the source, is raised unchanged."""
 
-    def failing(error: OSError) -> Iterator[tuple[str, StoredFile]]:
+    def failing() -> Iterator[tuple[str, StoredFile]]:
         yield path_of(0), stored_file()
         raise error
 
-    with pytest.raises(DiskFailed) as failed:
-        store.add_facts(failing(DiskFailed("another disk is full")))
-    assert str(failed.value) == "another disk is full"
-    with pytest.raises(NotFound, match=r"^no such file$"):
-        store.add_facts(failing(NotFound("no such file")))
+    with pytest.raises(type(error), match=f"^{error}$"):
+        store.add_facts(failing())
     assert store.keys("facts") == []
 
 
 def test_missing_disk_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DiskFailed, match=r"footers\.sqlite cannot be written or read"):
-        Store(tmp_path / "file" / "footers.sqlite", create=True)
     (tmp_path / "folder").mkdir()
-    with pytest.raises(DiskFailed, match="folder cannot be written or read"):
-        Store(tmp_path / "folder", create=True)
+    for path in (tmp_path / "file" / "footers.sqlite", tmp_path / "folder"):
+        with pytest.raises(DiskFailed, match=rf"{path.name} cannot be written or read"):
+            Store(path, create=True)
 
 
 READ_ONLY = """
@@ -151,12 +146,7 @@ def test_reads_from_read_only_media() -> None:
         Path(name).chmod(0o755)
         try:
             with run_script(path, READ_ONLY) as process:
-                assert line(process) == "4"
-                assert line(process) == "4"
-                assert line(process) == "True"
-                assert line(process) == "DiskFailed True False"
-                assert line(process) == "DiskFailed True False"
-                assert line(process) == "4"
-                assert line(process) == "DiskFailed True False"
+                failed = "DiskFailed True False"
+                assert [line(process) for _ in range(7)] == ["4", "4", "True", failed, failed, "4", failed]
         finally:
             folder.chmod(0o755)

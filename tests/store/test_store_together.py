@@ -3,10 +3,10 @@
 import os
 import shutil
 import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from tests.support.commands import Command
 from tests.support.faults import FaultServer
 from tests.support.stores import (
     CRAWL,
-    SCRIPT,
     batch,
     empty_store,
     integrity,
@@ -42,9 +41,6 @@ def resume(process: subprocess.Popen[str]) -> str:
     assert process.stdin
     process.stdin.write("\n")
     return line(process)
-
-
-# Atomic transactions
 
 
 BAD: dict[str, Any] = {
@@ -86,9 +82,6 @@ def test_failing_iterator_rolls_back(store: Store) -> None:
     with pytest.raises(OSError, match="the source failed"):
         store.put("files", items())
     assert store.keys("files") == []
-
-
-# Concurrent use
 
 
 def test_supports_many_threads(store: Store) -> None:
@@ -152,29 +145,16 @@ def test_long_reader_blocks_no_writer(store: Store, path: Path) -> None:
 CREATE = """
 ready()
 with Store(path, create=True) as store:
-    store.put("files", batch(int(sys.argv[2]), 1))
+    store.put("files", batch({}, 1))
 print("made", flush=True)
 """
 
 
 def test_can_be_created_by_several_processes(path: Path) -> None:
-    command = [sys.executable, "-c", SCRIPT + CREATE, str(path)]
-    folder = Path(__file__).parents[2]
-    started = [
-        subprocess.Popen([*command, str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder)
-        for n in range(3)
-    ]
-    try:
+    with ExitStack() as stack:
+        started = [stack.enter_context(run_script(path, CREATE.format(n))) for n in range(3)]
         assert [line(process) for process in started] == ["ready"] * 3
-        for process in started:
-            assert process.stdin
-            process.stdin.write("\n")
-            process.stdin.flush()
-        assert [line(process) for process in started] == ["made"] * 3
-    finally:
-        for process in started:
-            with process:
-                process.kill()
+        assert [resume(process) for process in started] == ["made"] * 3
     with Store(path) as store:
         assert len(store.keys("files")) == 3
 
@@ -214,16 +194,6 @@ def test_errors_in_the_lock_pass_unchanged(store: Store) -> None:
         assert caught.value is error
     with store.harvesting(CRAWL):
         pass
-
-
-@pytest.mark.parametrize("name", ["../CC-MAIN-2022-05", "/tmp/x", "CC-MAIN-2022-05/..", ""])  # noqa: S108
-def test_rejects_invalid_names_of_crawls(store: Store, path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="is not the name of a crawl"), store.harvesting(name):
-        pass
-    assert all(file.name.startswith(path.name) for file in path.parent.iterdir())
-
-
-# Readers, copies and forks
 
 
 def in_fork(work: Callable[[], object]) -> str:

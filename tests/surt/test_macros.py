@@ -46,11 +46,14 @@ def patterns(draw: st.DrawFn) -> str:
 
 
 PLAIN = [
-    *("example.com", "https://www.Example.com:443/A/b.html", "http://shop.example.com:8080/dir/", "example.com/dir/*"),
     *(
-        *("example.com/di*", "*.example.com", "*.is/*", "*.www.com", "http://10.0.0.1/x", "example.com/wiki/Foo_(bar)"),
+        "example.com",
+        "https://www.Example.com:443/A/b.html",
+        "http://shop.example.com:8080/dir/",
+        "example.com/dir/*",
         "*",
     ),
+    *("example.com/di*", "*.example.com", "*.is/*", "*.www.com", "http://10.0.0.1/x", "example.com/wiki/Foo_(bar)"),
 ]
 NOT_PLAIN = [
     *("bücher.de", "*.bücher.de", "example.com/a%20b", "example.com/page?b=1&a=2", "example.com//b", "010.1.1.1"),

@@ -27,7 +27,6 @@ from tests.support.stores import path_of, stored_file
 
 
 def footers_of(tables: StoredCrawls) -> dict[str, Footer]:
-    """Return all footers by path, as the tables have them."""
     return {each.path: each.footer for each in files_of(tables)}
 
 
@@ -51,21 +50,20 @@ def mirrored(mirror: Path) -> dict[str, StoredFile]:
     return {path: stored_file(raw_footer(each), size=len(each)) for path, each in data.items()}
 
 
-def test_tables_of_every_era_have_what_the_footers_have(tmp_path: Path, mirrored: dict[str, StoredFile]) -> None:
-    with stored_footers(tmp_path, mirrored) as store:
+@pytest.mark.parametrize("of", ["every era", "any writer"])
+def test_tables_have_what_the_footers_have(tmp_path: Path, mirrored: dict[str, StoredFile], of: str) -> None:
+    values = mirrored if of == "every era" else values_of([small_file(**options) for options in OPTIONS])
+    with stored_footers(tmp_path, values) as store:
         tables = StoredCrawls(tmp_path / "tables", store, COMMON_CRAWL)
-        assert footers_of(tables) == {path: decode_footer(each.data, each.size) for path, each in mirrored.items()}
-        assert {each.path: each.stored for each in files_of(tables)} == {
-            path: replace(each, data=b"") for path, each in mirrored.items()
-        }
+        assert footers_of(tables) == {path: decode_footer(each.data, each.size) for path, each in values.items()}
+        stored = {each.path: each.stored for each in files_of(tables)}
+        assert stored == {path: replace(each, data=b"") for path, each in values.items()}
         for crawl, state in tables.tables.crawls.items():
             for subset in state.files:
                 table = tables.table(crawl)
                 assert table
-                paths, versions = table.columns(subset, ["path", "version"]).columns
-                assert dict(zip(paths.to_pylist(), versions.to_pylist(), strict=True)) == store.versions(
-                    "files", paths.to_pylist()
-                )
+                paths, versions = (each.to_pylist() for each in table.columns(subset, ["path", "version"]).columns)
+                assert dict(zip(paths, versions, strict=True)) == store.versions("files", paths)
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -76,13 +74,6 @@ OPTIONS: list[dict[str, Any]] = [
     {"compression": "lz4", "data_page_version": "2.0"},
     {"row_group_size": 1},
 ]
-
-
-def test_tables_of_any_writer_have_what_the_footers_have(tmp_path: Path) -> None:
-    values = values_of([small_file(**options) for options in OPTIONS])
-    with stored_footers(tmp_path, values) as store:
-        found = footers_of(StoredCrawls(tmp_path / "tables", store, COMMON_CRAWL))
-        assert found == {path: decode_footer(each.data, each.size) for path, each in values.items()}
 
 
 def test_tables_of_strange_footers_have_what_the_footers_have(tmp_path: Path) -> None:
@@ -184,8 +175,7 @@ def test_changes_of_the_store_change_one_table(tmp_path: Path, mirrored: dict[st
         assert not (folder / f"{file.crawl}.parquet").exists()
 
 
-def test_tables_are_parquet_files(opened: StoredCrawls, mirrored: dict[str, StoredFile], tmp_path: Path) -> None:
-    del opened
+def test_tables_are_parquet_files(mirrored: dict[str, StoredFile], tmp_path: Path) -> None:
     with stored_footers(tmp_path, mirrored) as store:
         StoredCrawls(tmp_path / "tables", store, COMMON_CRAWL)
         state = store.state()

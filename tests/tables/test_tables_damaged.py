@@ -73,11 +73,9 @@ def test_shortened_tables_are_made_again(folder: Path, store: Store, length: int
 
 
 def _damage(path: Path, seed: int) -> int:
-    content = bytearray(path.read_bytes())
-    rng = Random(seed)
+    content, rng = path.read_bytes(), Random(seed)
     start = rng.randrange(len(content) - 100)
-    content[start : start + 100] = rng.randbytes(100)
-    return path.write_bytes(content)
+    return path.write_bytes(content[:start] + rng.randbytes(100) + content[start + 100 :])
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {

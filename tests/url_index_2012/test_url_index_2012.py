@@ -36,19 +36,8 @@ NAME = "parse-output/segment/1346876860782/1346908921144_4245.arc.gz"
 
 HOSTS = ["example.com", "www.example.com", "a.b.example.com", "example2.com", "exampl.com", "example-shop.com"]
 HOSTS += ["example.com:8080", "www.example.com:81", "example.is", "is", "com.is", "com", "1.2.3.4"]
-PATHS = [
-    "/",
-    "/blog",
-    "/blog/",
-    "/blog/a",
-    "/blog/b?c=d:e",
-    "/Blog/",
-    "/blo",
-    "/blog2",
-    "/a b",
-    "/~x.:http",
-    "/blog:http",
-]
+PATHS = ["/", "/blog", "/blog/", "/blog/a", "/blog/b?c=d:e", "/Blog/", "/blo", "/blog2", "/a b"]
+PATHS += ["/~x.:http", "/blog:http"]
 SCHEMES = ["http", "https"]
 
 urls = st.builds("{}://{}{}{}".format, *map(st.sampled_from, (SCHEMES, HOSTS, PATHS, ["", "", "1", "?q", "/é"])))
@@ -75,7 +64,6 @@ def matches(pattern: str, url: str) -> bool:
 
 
 def items_of(some: list[str]) -> list[Item]:
-    """Make entries with different places."""
     return sorted((url_key(url), (*WHERE[:3], number, 1 + number)) for number, url in enumerate(some))
 
 
@@ -131,9 +119,6 @@ def test_returns_all_rows_of_a_url_across_blocks() -> None:
         index = OldIndex(Memory(index_bytes(items, 144, repeats=repeats)), "x")
         for page, count in {"a": 2, "b": 30, "c": 2, "d": 0}.items():
             assert len(found_in(index, f"example.com/{page}")) == count
-
-
-# ---- requests and bytes ----
 
 
 @pytest.fixture(scope="module")
@@ -213,9 +198,6 @@ def test_reads_large_results_in_parts() -> None:
     assert len(source.log) == 2
 
 
-# ---- URLs ----
-
-
 @pytest.mark.parametrize(
     ("key", "url"),
     [
@@ -270,8 +252,6 @@ def test_rejects_invalid_patterns(pattern: str) -> None:
     with pytest.raises(QueryError, match="patterns look like"):
         parse_key_prefix(pattern)
 
-
-# ---- hostile files ----
 
 SIZE = 200
 ITEMS = items_of([f"http://h{n}.example.com/" for n in range(80)])
@@ -389,9 +369,6 @@ def test_mutated_files_are_errors_or_results() -> None:
         assert all(re.fullmatch(r"parse-output/segment/[0-9]+/[0-9]+_[0-9]+\.arc\.gz", name) for name in names), names
         right += bool(names)
     assert right > 100
-
-
-# ---- the command ----
 
 
 def test_asks_before_large_reads(tmp_path: Path) -> None:
