@@ -98,7 +98,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
     Raises:
         StoreLocked: if another process writes it.
-        QueryError: if its temporary file is a link, or belongs to somebody else.
+        QueryError: if its temporary file is a link, or belongs to somebody else and cannot be deleted.
     """
     temporary = path.with_name(f".{path.name}.part")
     with ExitStack() as locked:
@@ -123,6 +123,7 @@ def _open_locked(path: Path, locked: ExitStack) -> BinaryIO | None:
         with suppress(PermissionError):
             return create(path)
         return None
+    _delete_foreign(path)
     file = resume(path)
     lock = os.dup(file.fileno())
     locked.callback(os.close, lock)
@@ -137,6 +138,20 @@ def _open_locked(path: Path, locked: ExitStack) -> BinaryIO | None:
             return file
     file.close()
     return None
+
+
+def _delete_foreign(path: Path) -> None:
+    """Delete a file of another user whose process has ended, as it may not be opened for writing."""
+    with suppress(OSError):
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            status = os.fstat(opened)
+            if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and not _is_ours(status, path.parent):
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(status, path.lstat()):
+                    path.unlink()
+        finally:
+            os.close(opened)
 
 
 def put_in_place(new: Path, path: Path) -> None:

@@ -1,5 +1,6 @@
 """Temporary files: links under their names are neither written to nor replaced, and one process has a name."""
 
+import fcntl
 import os
 import subprocess
 from collections.abc import Callable
@@ -183,4 +184,20 @@ def test_killed_writers_leave_the_old_file(tmp_path: Path) -> None:
     with whole_file(path) as file:
         file.write(b"short\n")
     assert path.read_bytes() == b"short\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["found.csv"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
+def test_files_that_processes_of_other_users_left_are_replaced(tmp_path: Path) -> None:
+    path, left = tmp_path / "found.csv", tmp_path / ".found.csv.part"
+    left.write_bytes(b"from another user")
+    os.chown(left, 65534, 65534)
+    with left.open("rb") as running:
+        fcntl.flock(running, fcntl.LOCK_EX)
+        with pytest.raises(QueryError, match="belongs to another user"), whole_file(path):
+            pass
+    assert left.read_bytes() == b"from another user"
+    with whole_file(path) as file:
+        file.write(b"short")
+    assert (path.read_bytes(), path.stat().st_uid) == (b"short", os.geteuid())
     assert [each.name for each in tmp_path.iterdir()] == ["found.csv"]
