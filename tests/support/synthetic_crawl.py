@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from benchmarks.crawls import crawl_list
 from benchmarks.real_size import writing
 from benchmarks.zipnum import blocks
+from catalogue.cdx.lines import FIELDS
 from catalogue.commoncrawl.crawls import COLLINFO, SUBSETS
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.surt import KeyInterval, url_surtkey
@@ -81,21 +82,8 @@ _FIELDS: dict[str, tuple[dict[str | None, float], ...]] = {
     "redirect": ({None: 1}, _REDIRECTS, _REDIRECTS),
 }
 """The shares of the values of a field in each of ``SUBSETS``; None for missing values."""
-_COLUMNS = {
-    "url": "url",
-    "mime": "content_mime_type",
-    "mime-detected": "content_mime_detected",
-    "status": "fetch_status",
-    "digest": "content_digest",
-    "length": "warc_record_length",
-    "offset": "warc_record_offset",
-    "filename": "warc_filename",
-    "charset": "content_charset",
-    "languages": "content_languages",
-    "truncated": "content_truncated",
-    "redirect": "fetch_redirect",
-}
-"""Columns of fields, in the order of lines."""
+_COLUMNS = {name: column for name, column in FIELDS.items() if name != "recordid"}
+"""Columns of the fields before 2026, in the order of lines."""
 _PLACE = ("url_surtkey", "url_host_name", "url_protocol", "fetch_time", "warc_segment", "subset")
 _SCHEMA = pa.schema(
     [
