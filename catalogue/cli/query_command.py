@@ -85,6 +85,9 @@ def plan(
     format_ = format_for(None, output) if output else ""
     if format_ in {"cdxj", "url"}:
         raise QueryError("a plan cannot be written as CDXJ or URLs; use .parquet, .csv, .tsv, .json, .jsonl or .arrow")
+    from catalogue.commoncrawl.crawls import may_be_unlisted, suggest_crawl
+    from catalogue.selection import known_crawls
+
     with options.opened() as catalogue:
         captures = select_captures(catalogue, options, read_patterns(parameters))
         if count:
@@ -92,6 +95,10 @@ def plan(
         if indexes:
             captures.fetch_indexes()
         planned = captures.explain()
+        listed = known_crawls(catalogue.session)
+        for crawl in captures.question.crawls if listed else ():
+            if crawl not in listed and not may_be_unlisted(crawl, listed):  # a query asks the source
+                options.say(f"the list of crawls does not have {crawl}; {suggest_crawl(crawl, listed)}")
         if output:
             from catalogue.cli.row_writer import write
 

@@ -192,3 +192,10 @@ def test_suggests_datasets(command: Command) -> None:
     reported = sentence(command("query", "x", "--table", "hsts"))
     assert "there is no dataset hsts in" in reported
     assert "did you mean hosts? if not, run: catalogue harvest --table hsts" in reported
+
+
+def test_plan_names_crawls_that_are_not_listed(command: Command) -> None:
+    assert command("crawls").status == 0  # stores the list
+    ran = command("plan", "example.com", "--crawl", "CC-MAIN-2020-10")
+    assert ran.status == 0
+    assert "the list of crawls does not have CC-MAIN-2020-10; " in ran.err
