@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.cdx.blocks import Block, inflate_blocks
+from catalogue.cdx.blocks import Block, FoundLines, inflate_blocks
 from catalogue.cdx.cluster import BlockRead
 from catalogue.cdx.rows import captures_of
 from catalogue.commoncrawl.crawls import CDX, SUBSETS
@@ -28,6 +28,9 @@ from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Response, Source, differ
 from catalogue.source.parallel import map_in_order
 from catalogue.surt import END
+
+_AT_ONCE = 256 << 10
+"""Bytes of lines that are converted together; lines of a block of Common Crawl have more."""
 
 
 class BlockRequest(NamedTuple):
@@ -57,7 +60,8 @@ def block_pieces(
     with closing(fetch_blocks(plan, source, executor, events)) as fetched:
         for request, response in fetched:
             blocks = blocks_of(source, request, response, events, request.planned.intervals)
-            for rows, last in _matching(request.planned, blocks, residuals):
+            is_joined = not plan.query.stops_early and request.planned.crawl >= ALL_TYPED
+            for rows, last in _matching(request.planned, blocks, residuals, _AT_ONCE if is_joined else 1):
                 yield Piece(rows.select(plan.row_schema.names), last)
             stop, planned = request.read.blocks.stop, request.planned
             more = stop < planned.reads[-1].blocks.stop
@@ -141,17 +145,27 @@ def blocks_of(
 
 
 def _matching(
-    planned: PlannedBlocks, blocks: Iterable[Block], residuals: dict[bool, Residual]
+    planned: PlannedBlocks, blocks: Iterable[Block], residuals: dict[bool, Residual], least: int
 ) -> Iterator[tuple[pa.Table, bytes]]:
     """Yield the matching rows of blocks, with the last key of their block."""
     subsets = texts(planned.subsets)
+    for block, found in _found(blocks, planned.intervals, least):
+        rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
+        typed = planned.crawl >= ALL_TYPED or block.has_detected_types
+        matching, _ = residuals[not typed].keep(rows)
+        if {*SUBSETS}.difference(planned.subsets):
+            matching = matching.filter(pc.is_in(matching.column("subset"), value_set=subsets))
+        if matching.num_rows:
+            yield matching, block.key(len(block) - 1)
+
+
+def _found(blocks: Iterable[Block], intervals: KeyIntervals, least: int) -> Iterator[tuple[Block, list[FoundLines]]]:
+    """Yield the lines of consecutive blocks, at least ``least`` bytes together, with the last block."""
+    found: list[FoundLines] = []
     for block in blocks:
-        found = list(block.find(planned.intervals))
-        if found:
-            rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
-            typed = planned.crawl >= ALL_TYPED or block.has_detected_types
-            matching, _ = residuals[not typed].keep(rows)
-            if {*SUBSETS}.difference(planned.subsets):
-                matching = matching.filter(pc.is_in(matching.column("subset"), value_set=subsets))
-            if matching.num_rows:
-                yield matching, block.key(len(block) - 1)
+        found += block.find(intervals)
+        if sum(len(each.data) for each in found) >= least:
+            yield block, found
+            found = []
+    if found:
+        yield block, found
