@@ -4,11 +4,10 @@ import difflib
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from html import escape
-from numbers import Integral
 from typing import Any, ClassVar, Protocol
 
 from catalogue.errors import QueryError
@@ -95,30 +94,6 @@ def in_utc(time: datetime) -> datetime:
         return time.astimezone(UTC)
     except OverflowError as error:
         raise ValueError(str(error)) from error
-
-
-def several(words: str | int | Iterable[str | int], name: str = "value", *, numbers: bool = True) -> tuple[str, ...]:
-    """Return one or several words of an argument as texts; ``numbers`` may be among them.
-
-    Raises:
-        QueryError: if they have another type; the items of bytes or of a DataFrame are no words.
-    """
-    if isinstance(words, str):
-        return (str.__str__(words),)  # the value of a text that is a member of an Enum
-    is_one = not isinstance(words, Iterable) or isinstance(words, bytes | bytearray | memoryview | Mapping)
-    items = words.to_pylist() if hasattr(words, "to_pylist") else words  # of Arrow
-    found: list[Any] = [words] if is_one or hasattr(words, "columns") else [*items]  # type: ignore[misc]
-    valid = (str, Integral) if numbers else str
-    wrong = [each for each in found if isinstance(each, bool) or not isinstance(each, valid)]
-    if wrong:
-        use = "texts or numbers" if numbers else "texts"
-        raise QueryError(f"invalid {name} of type {type(wrong[0]).__name__}; use a text or a list of {use}")
-    return tuple(str.__str__(each) if isinstance(each, str) else str(each) for each in found)
-
-
-def comma_separated(texts: str | int | Iterable[str | int], name: str = "value") -> list[str]:
-    """Split one or several texts at their commas."""
-    return [word.strip() for text in several(texts, name) for word in text.split(",")]
 
 
 def join_first(texts: Sequence[str], most: int = 3) -> str:

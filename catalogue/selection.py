@@ -33,7 +33,8 @@ from catalogue.commoncrawl.crawls import (
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, manifest_path, parse_manifest
 from catalogue.errors import FormatError, NotFound, NotHarvested, NothingStored, QueryError, SourceError, UnknownCrawl
-from catalogue.formatting import plural, several
+from catalogue.formatting import plural
+from catalogue.query.arguments import several
 from catalogue.session import Session
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
@@ -202,8 +203,8 @@ def select(session: Session, query: "Query") -> Selection:
         SourceError: if the list of crawls is needed, and neither stored nor reachable.
     """
     if session.dataset != COMMON_CRAWL:
-        return Selection(tuple(_crawls_of_dataset(session, query.crawls or "all")), query.subsets)
-    crawls, missing = _select_listed(session, query.crawls or [STORED])
+        return Selection(tuple(_crawls_of_dataset(session, query.crawls or ("all",))), query.subsets)
+    crawls, missing = _select_listed(session, query.crawls or (STORED,))
     return Selection(tuple(crawls), subsets_of(query.subsets, query.filters.status, query.patterns), missing)
 
 
@@ -231,12 +232,11 @@ def subsets_of(words: Sequence[str], statuses: Sequence[str], patterns: Iterable
 
 def select_listed(session: Session, words: CrawlWords) -> list[str]:
     """Return the selected crawls, newest first; see ``select``."""
-    return _select_listed(session, words)[0]
+    return _select_listed(session, several(words, "crawls"))[0]
 
 
-def _select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tuple[str, ...]]:
+def _select_listed(session: Session, given: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
     """Return sentences about crawls that may be missing in the list, too."""
-    given = several(words, "crawls")
     if not given:
         raise QueryError(_NO_CRAWL)
     if session.store_path.exists() and {*given}.issubset(session.metadata().crawls):  # these names are valid
@@ -336,7 +336,7 @@ def select_stored(
         NotHarvested: if nothing is stored, or a named crawl is not.
     """
     if session.dataset != COMMON_CRAWL:
-        return _crawls_of_dataset(session, words)
+        return _crawls_of_dataset(session, several(words, "crawls"))
     stored = stored_crawls(session) if stored is None else newest_first(stored)
     parsed = parse_crawl_words(several(words, "crawls"), stored)
     if not parsed:
@@ -365,9 +365,9 @@ def select_one(session: Session, word: str) -> str:
     return chosen
 
 
-def _crawls_of_dataset(session: Session, words: CrawlWords) -> list[str]:
+def _crawls_of_dataset(session: Session, words: tuple[str, ...]) -> list[str]:
     dataset, stored = session.dataset, session.metadata().requested_crawls
-    parsed = parse_crawl_words(several(words, "crawls"), stored)
+    parsed = parse_crawl_words(words, stored)
     if not stored:
         run = dataset.harvest_command(dataset.name)
         raise NotHarvested(f"nothing is harvested yet; run: {run}", call=dataset.harvest_call(dataset.name))

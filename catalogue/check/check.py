@@ -12,10 +12,10 @@ from catalogue.check.findings import EMPTY, REPAIR, Checked, Finding, Share
 from catalogue.commoncrawl.crawls import CrawlWords, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
-from catalogue.formatting import several
 from catalogue.metadata_db import differences
 from catalogue.metadata_db.refresh import refresh
 from catalogue.progress import Progress
+from catalogue.query.arguments import several
 from catalogue.selection import select_stored
 from catalogue.session import Session
 from catalogue.store.schema import TABLES, row_group_of, unwritable

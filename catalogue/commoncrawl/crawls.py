@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from catalogue.errors import BadManifest, QueryError, UnknownCrawl
-from catalogue.formatting import closest_name, comma_separated, in_utc
+from catalogue.formatting import closest_name, in_utc
 
 COLUMNAR, CDX = "columnar", "cdx"
 INDEXES = (COLUMNAR, CDX)
@@ -188,7 +188,7 @@ def subset_place(subset: str) -> tuple[int, str]:
 
 def select_subsets(words: Iterable[str]) -> tuple[str, ...]:
     chosen: list[str] = []
-    for word in comma_separated(words):
+    for word in (part.strip() for text in words for part in text.split(",")):
         if word != "all" and word not in SUBSETS:
             similar = closest_name(word[:100], SUBSETS)
             advice = f"did you mean {similar}?" if similar else f"choose among {', '.join(SUBSETS)} and all"

@@ -13,11 +13,12 @@ from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.export.ducklake import export_lake
 from catalogue.export.ducklake_sql import LAKE_NAME, data_path, subsets_not_harvested
 from catalogue.export.ducklake_tables import BACKENDS
-from catalogue.formatting import ReprMixin, join_first, plural, several
+from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest import snapshot
 from catalogue.metadata_db.lake_files import LakeFile, lake_files
 from catalogue.output.targets import local_path
 from catalogue.progress import Progress
+from catalogue.query.arguments import several
 from catalogue.selection import select_stored
 from catalogue.session import Session
 from catalogue.settings import address, install_command

@@ -15,12 +15,13 @@ from typing import TypeAlias
 
 from catalogue.commoncrawl.crawls import CrawlWords
 from catalogue.errors import OF_ONE_FILE, FormatError, SourceError, StoreLocked
-from catalogue.formatting import ReprMixin, plural, several
+from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
 from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.plan import ReadPlan
 from catalogue.progress import Progress
+from catalogue.query.arguments import several
 from catalogue.query.key_intervals import ALL_KEYS
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.workers import Task, read_bounds, run_bounds

@@ -19,10 +19,10 @@ from catalogue.commoncrawl.crawls import (
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, manifest_path, parse_path_list, path_columns
 from catalogue.errors import CatalogueError, FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
-from catalogue.formatting import ReprMixin, format_cost, plural, several
+from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resolve_manifest_paths
 from catalogue.progress import Progress
-from catalogue.query.parameters import member_of
+from catalogue.query.arguments import member_of, several
 from catalogue.selection import crawl_list, known_crawls, select_stored, update_crawl_list, with_stored
 from catalogue.session import Session
 from catalogue.store.stored_lists import (

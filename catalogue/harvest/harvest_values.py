@@ -6,10 +6,11 @@ from contextlib import closing
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import OF_ONE_FILE, QueryError
-from catalogue.formatting import comma_separated, join_first, plural, size
+from catalogue.formatting import join_first, plural, size
 from catalogue.harvest.harvest import VALUES, Harvested
 from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.progress import Progress
+from catalogue.query.arguments import comma_separated
 from catalogue.query.resolved_query import check_columns
 from catalogue.session import Session
 from catalogue.source.parallel import RequestThreads, map_as_completed

@@ -28,7 +28,7 @@ from catalogue.check.compare_files import compare_file, written_indexes
 from catalogue.commoncrawl.crawls import CrawlWords, check_crawl_name, newest_first, select_crawls
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, index_file, manifest_path, parse_manifest
 from catalogue.errors import BadSnapshot, FileChanged, FormatError, NotFound, QueryError, StoreDamaged, UnknownCrawl
-from catalogue.formatting import ReprMixin, join_first, plural, several
+from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest.harvest_crawls import update_tables
 from catalogue.output.open_output import open_folder
 from catalogue.output.targets import Target
@@ -36,6 +36,7 @@ from catalogue.parquet.footer import examine_footer
 from catalogue.parquet.page_index import Indexes
 from catalogue.parquet.thrift import typed
 from catalogue.progress import Progress
+from catalogue.query.arguments import several
 from catalogue.session import Session
 from catalogue.settings import canonical, package_version
 from catalogue.source.byte_ranges import ByteRange, FileVersion

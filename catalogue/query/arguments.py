@@ -1,8 +1,10 @@
-"""Check the arguments of the Python API: their names, and the types that their annotations declare."""
+"""Check the arguments of the Python API: names, the types that their annotations declare, and values."""
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from functools import wraps
 from numbers import Integral
 from os import PathLike
@@ -27,6 +29,7 @@ _VALID = {
 """Parts of annotations that are checked, with what is valid."""
 _C = TypeVar("_C")
 _R = TypeVar("_R")
+_E = TypeVar("_E", bound=Enum)
 _P = ParamSpec("_P")
 
 
@@ -75,6 +78,60 @@ def flag(name: str, given: object) -> bool:
     if given is None or _is(given, "bool"):
         return bool(given)
     raise QueryError(f"invalid {name} {given!r:.100}; use True or False")
+
+
+def several(words: str | int | Iterable[str | int], name: str = "value", *, numbers: bool = True) -> tuple[str, ...]:
+    """Return one or several words of an argument as texts; ``numbers`` may be among them.
+
+    Raises:
+        QueryError: if they have another type; the items of bytes or of a DataFrame are no words.
+    """
+    if isinstance(words, str):
+        return (str.__str__(words),)  # the value of a text that is a member of an Enum
+    is_one = not isinstance(words, Iterable) or isinstance(words, bytes | bytearray | memoryview | Mapping)
+    items = words.to_pylist() if hasattr(words, "to_pylist") else words  # of Arrow
+    found: list[Any] = [words] if is_one or hasattr(words, "columns") else [*items]  # type: ignore[misc]
+    valid = (str, Integral) if numbers else str
+    wrong = [each for each in found if isinstance(each, bool) or not isinstance(each, valid)]
+    if wrong:
+        use = "texts or numbers" if numbers else "texts"
+        raise QueryError(f"invalid {name} of type {type(wrong[0]).__name__}; use a text or a list of {use}")
+    return tuple(str.__str__(each) if isinstance(each, str) else str(each) for each in found)
+
+
+def comma_separated(texts: str | int | Iterable[str | int], name: str = "value") -> list[str]:
+    """Split one or several texts at their commas."""
+    return [word.strip() for text in several(texts, name) for word in text.split(",")]
+
+
+def one_of(name: str, choices: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that checks that a text is one of several."""
+    *others, last = choices
+
+    def check(text: str) -> str:
+        if not isinstance(text, str) or text not in (*others, last):
+            raise QueryError(f"invalid {name} {text!r:.100}; use {', '.join(others)} or {last}")
+        return text
+
+    return check
+
+
+def member_of(name: str, kind: type[_E]) -> Callable[[_E | str], _E]:
+    """Return a function that converts a text to the member of an enumeration that has it as value."""
+    check = one_of(name, (each.value for each in kind))
+    return lambda given: given if isinstance(given, kind) else kind(check(given))  # type: ignore[arg-type]
+
+
+def row_limit(given: Any) -> int:  # noqa: ANN401 - any argument
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < 0:
+        raise QueryError(f"invalid limit {given!r}; use a whole number, 0 or more")
+    return min(int(given), sys.maxsize)
+
+
+def column_name(given: str) -> str:
+    if not isinstance(given, str):
+        raise QueryError(f"invalid unique {given!r:.100}; use the name of one column")
+    return given
 
 
 def _kinds(annotation: str) -> tuple[str, ...]:

@@ -15,17 +15,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from catalogue.errors import QueryError
-from catalogue.formatting import comma_separated
+from catalogue.query.arguments import comma_separated
 from catalogue.query.literals import literal
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from catalogue.commoncrawl.datasets import Dataset
-    from catalogue.query.resolved_query import Where
 
 Values = str | int | Iterable[str | int] | None
 
@@ -35,7 +28,7 @@ MIME = "[uU][nN][kK]|[A-Za-z0-9!#$&^_.+-]{1,127}/(?:\\*|[A-Za-z0-9!#$&^_.+-]{1,1
 LANGUAGE = "[A-Za-z]{3}"
 
 _UNKNOWN_TYPE = "unk"
-_DETECTED_TYPE, _DECLARED_TYPE = "content_mime_detected", "content_mime_type"
+DETECTED_TYPE, DECLARED_TYPE = "content_mime_detected", "content_mime_type"
 """The media type as detected, absent from the first crawls, and as declared."""
 
 _TWO_LETTERS = (
@@ -62,27 +55,9 @@ class Filters:
     def of(cls, status: Values = None, mime: Values = None, lang: Values = None) -> "Filters":
         return cls(statuses(status), media_types(mime), languages(lang))
 
-    def parsed(self, where: Sequence[str], newer: "pa.Schema", table: "Dataset") -> "tuple[Where | None, Where | None]":
-        """Join the filters and boolean expressions in SQL by AND; see ``parse_where``.
-
-        Returns:
-            The condition, and the one for row groups without detected media types; None if there is none.
-        """
-        if not where and self == Filters():
-            return None, None
-        from catalogue.commoncrawl.datasets import COMMON_CRAWL
-        from catalogue.query.where import check_expression, parse_where
-
-        if len(where) > 1 or self != Filters():
-            for each in where:
-                check_expression(each)
-            where = [f"({each}\n)" for each in where]
-        sql = self._sql(where, _DETECTED_TYPE)
-        untyped = self._sql(where, _DECLARED_TYPE) if self.mime and table == COMMON_CRAWL else ""
-        return parse_where(sql, newer, table), parse_where(untyped, newer, table) if untyped else None
-
-    def _sql(self, where: Sequence[str], media_type: str) -> str:
-        parts = [*where]
+    def conditions(self, media_type: str = DETECTED_TYPE) -> list[str]:
+        """Return boolean expressions in SQL; ``media_type`` is the column that is compared."""
+        parts = []
         if self.status:
             ranges = [(each.replace("x", "0"), each.replace("x", "9")) for each in self.status if "x" in each]
             between = [f"fetch_status BETWEEN {first} AND {last}" for first, last in ranges]
@@ -95,7 +70,7 @@ class Filters:
         if self.lang:
             listed = ", ".join(map(literal, self.lang))
             parts.append(f"list_has_any(string_split(content_languages, ','), [{listed}])")
-        return " AND ".join(parts)
+        return parts
 
 
 def statuses(values: Values) -> tuple[str, ...]:

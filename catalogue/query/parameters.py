@@ -2,22 +2,16 @@
 
 import dataclasses
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any
 
 from catalogue.commoncrawl.crawls import AUTO, INDEXES
-from catalogue.errors import QueryError
-from catalogue.formatting import comma_separated, several
-from catalogue.query.arguments import flag
+from catalogue.query.arguments import column_name, comma_separated, flag, member_of, one_of, row_limit, several
 from catalogue.query.filters import languages, media_types, statuses, time_bounds
 from catalogue.surt import Match
-
-_E = TypeVar("_E", bound=Enum)
 
 
 class Interface(Enum):
@@ -75,24 +69,6 @@ class Parameter:
         return " ".join(self.help.replace("--", "").split())
 
 
-def one_of(name: str, choices: Iterable[str]) -> Callable[[str], str]:
-    """Return a function that checks that a text is one of several."""
-    *others, last = choices
-
-    def check(text: str) -> str:
-        if not isinstance(text, str) or text not in (*others, last):
-            raise QueryError(f"invalid {name} {text!r:.100}; use {', '.join(others)} or {last}")
-        return text
-
-    return check
-
-
-def member_of(name: str, kind: type[_E]) -> Callable[[_E | str], _E]:
-    """Return a function that converts a text to the member of an enumeration that has it as value."""
-    check = one_of(name, (each.value for each in kind))
-    return lambda given: given if isinstance(given, kind) else kind(check(given))  # type: ignore[arg-type]
-
-
 _crawls = partial(several, name="crawls")
 
 
@@ -103,18 +79,6 @@ def _texts(name: str) -> Callable[..., tuple[str, ...]]:
 def _names(name: str) -> Callable[[str | Iterable[str]], tuple[str, ...]]:
     texts = _texts(name)
     return lambda given: tuple(comma_separated(given)) if isinstance(given, str) else texts(given)
-
-
-def _limit(given: Any) -> int:  # noqa: ANN401 - any argument
-    if isinstance(given, bool) or not isinstance(given, Integral) or given < 0:
-        raise QueryError(f"invalid limit {given!r}; use a whole number, 0 or more")
-    return min(int(given), sys.maxsize)
-
-
-def _column(given: str) -> str:
-    if not isinstance(given, str):
-        raise QueryError(f"invalid unique {given!r:.100}; use the name of one column")
-    return given
 
 
 _SUBSETS = {
@@ -185,8 +149,8 @@ PARAMETERS = (
         lambda last: last if time_bounds(None, last) else None,
         example="2022-08",
     ),
-    Parameter("limit", "Stop after this many captures.", _limit, int, title="On a page", example=100),
-    Parameter("unique", "Keep only the first capture of each value of this column.", _column, example="url"),
+    Parameter("limit", "Stop after this many captures.", row_limit, int, title="On a page", example=100),
+    Parameter("unique", "Keep only the first capture of each value of this column.", column_name, example="url"),
     Parameter(
         "latest",
         "Keep only the latest capture of each URL, or of each --unique value.",

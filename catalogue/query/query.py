@@ -101,8 +101,11 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
     Raises:
         QueryError: if a pattern, column, expression or time is invalid, or the dataset does not have what it needs.
     """
-    if (query.from_, query.to) != (None, None) and dataset.time not in stored:
-        raise QueryError(f"{dataset.name} has no column of times to select by")
+    first = end = None
+    if (query.from_, query.to) != (None, None):
+        if dataset.time not in stored:
+            raise QueryError(f"{dataset.name} has no column of times to select by")
+        first, end = time_bounds(query.from_, query.to)
     if query.exact_url and "url" not in stored:
         raise QueryError(f"{dataset.name} has no column of URLs, which exact_url=True needs")
     patterns = parse_key_patterns(query.patterns, dataset.keys, query.match, exact_url=query.exact_url)
@@ -115,8 +118,11 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
     if query.latest or query.unique is not None:
         distinct = _distinct(query, dataset, stored, columns)
         columns = tuple(dict.fromkeys((*columns, distinct.by, *filter(None, [distinct.time]))))
-    first, end = time_bounds(query.from_, query.to)
-    where, where_untyped = query.filters.parsed(query.where, newer, dataset)
+    where = where_untyped = None
+    if query.where or query.filters != Filters():
+        from catalogue.query.where import parse_conditions
+
+        where, where_untyped = parse_conditions(query.where, query.filters, newer, dataset)
     intervals = merge(interval for pattern in patterns for interval in pattern.intervals)
     resolved = ResolvedQuery(
         intervals=Intervals(intervals if query.within is None else intersect(intervals, query.within)),

@@ -6,7 +6,7 @@ only mean less pruning.
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
@@ -19,6 +19,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.formatting import first_paragraph
 from catalogue.parquet.arrow_arrays import numbers, positions
+from catalogue.query.filters import DECLARED_TYPE, Filters
 from catalogue.query.literals import literal
 from catalogue.query.resolved_query import Condition, Where, check_columns
 
@@ -156,6 +157,24 @@ def matching_values(condition: Where, values: pa.Array, connection: duckdb.DuckD
         QueryError: if it fails for a value.
     """
     return where_positions(condition, pa.table({condition.columns[0]: values}), connection)
+
+
+def parse_conditions(
+    expressions: Sequence[str], filters: Filters, newer: pa.Schema, dataset: Dataset
+) -> tuple[Where, Where | None]:
+    """Join boolean expressions and filters by AND; see ``parse_where``.
+
+    Returns:
+        The condition, and the one for row groups without detected media types if that is another one.
+    """
+    if len(expressions) > 1 or filters != Filters():
+        for each in expressions:
+            check_expression(each)
+        expressions = [f"({each}\n)" for each in expressions]
+    where = parse_where(" AND ".join([*expressions, *filters.conditions()]), newer, dataset)
+    if not filters.mime or dataset != COMMON_CRAWL:
+        return where, None
+    return where, parse_where(" AND ".join([*expressions, *filters.conditions(DECLARED_TYPE)]), newer, dataset)
 
 
 def check_expression(sql: str) -> None:

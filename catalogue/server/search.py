@@ -22,8 +22,9 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.plan.plan import ReadPlan
+from catalogue.query.arguments import one_of
 from catalogue.query.filters import Filters, time_bounds
-from catalogue.query.parameters import Interface, one_of, parameters_of, with_fields
+from catalogue.query.parameters import Interface, parameters_of, with_fields
 from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
 from catalogue.selection import subsets_of
