@@ -21,7 +21,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.query.key_intervals import ALL_KEYS, KeyIntervals
 from catalogue.query.resolved_query import ALL_TYPED, Matching, Residual
 from catalogue.read.key_order import Piece
-from catalogue.read.prefetch import in_flight
+from catalogue.read.prefetch import IN_FLIGHT
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import drop_cached
@@ -100,7 +100,7 @@ def fetch_blocks(
             failed(request.planned.crawl, error)
             raise
 
-    limit = 1 if plan.query.stops_early else in_flight(plan)
+    limit = 1 if plan.query.stops_early else IN_FLIGHT // 2 if plan.files else IN_FLIGHT
     responses = map_in_order(executor, fetch, requests, limit=limit, weight=lambda request: len(request.read.range))
     versions: dict[str, FileVersion] = {}
     with closing(responses):

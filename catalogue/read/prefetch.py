@@ -28,11 +28,6 @@ IN_FLIGHT = 256 << 20
 """Maximum bytes requested or waiting to be decoded; a larger request goes alone."""
 
 
-def in_flight(plan: ReadPlan) -> int:
-    """Return the maximum for files or blocks: half if a plan has both."""
-    return IN_FLIGHT // 2 if plan.files and plan.blocks else IN_FLIGHT
-
-
 @dataclass(slots=True)
 class LoadedRowGroup:
     """A row group and its bytes."""
@@ -148,7 +143,7 @@ class Prefetcher:
         waiting = deque(wave)
         # Cached ranges are read in turn, which is faster than by threads.
         under_way: deque[tuple[PlannedRequest, Future[Response] | None]] = deque()
-        size, most = 0, in_flight(self._plan)
+        size, most = 0, IN_FLIGHT // 2 if self._plan.blocks else IN_FLIGHT
         # With a limit, only one request is made ahead of decoding.
         ahead = 2 if self._plan.query.stops_early else len(waiting)
         try:
