@@ -19,7 +19,7 @@ from catalogue.progress import Progress
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.resolved_query import schema_of
 from catalogue.read.dataframes import dask_frame, frame_of, polars_frame
-from catalogue.read.streams import in_turns
+from catalogue.read.streams import ReadEvents, in_turns
 from catalogue.session import Session
 
 if TYPE_CHECKING:
@@ -254,8 +254,6 @@ class Captures(ReprMixin):
             skipped = max(0, skipped - batch.num_rows)
 
     def _run(self, plan: ReadPlan, report: Callable[[Progress], None]) -> Generator[pa.RecordBatch, None, None]:
-        from catalogue.read.streams import ReadEvents
-
         reads = sum(len(planned.reads) for planned in plan.blocks)
         at = Progress("reading", plan.row_groups + reads, 0)
 

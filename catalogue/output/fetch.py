@@ -14,8 +14,8 @@ from catalogue.output.formats import RecordFormat
 from catalogue.output.ledger import Ledger, RecordKey, key_of
 from catalogue.output.targets import digest_of
 from catalogue.output.writer import RecordWriter
-from catalogue.plan.requests import Cost, RecordFetch, record_fetches
-from catalogue.records.fetch_records import FailedRecord, fetch_records
+from catalogue.plan.requests import Cost
+from catalogue.records.fetch_records import FailedRecord, RecordFetch, fetch_records, record_fetches
 from catalogue.records.record import Record
 from catalogue.source.checks import Source
 

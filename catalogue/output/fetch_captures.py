@@ -27,9 +27,8 @@ from catalogue.output.fetch import (
 )
 from catalogue.output.formats import FormatSpec
 from catalogue.output.open_output import Output, open_format, open_output
-from catalogue.plan.requests import RecordFetch, record_fetches
 from catalogue.progress import Progress
-from catalogue.records.fetch_records import FailedRecord, fetch_records
+from catalogue.records.fetch_records import FailedRecord, RecordFetch, fetch_records, record_fetches
 from catalogue.records.record import Record, read_record
 from catalogue.session import Session
 from catalogue.settings import Settings, source_roots

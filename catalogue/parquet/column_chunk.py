@@ -365,7 +365,7 @@ def decode_chunks(
                 offsets: list[int] = []
                 for _ in range(reader.list_header()[1]):
                     offsets.append(reader.position)
-                    read_chunk(reader)
+                    reader.skip(STRUCT, 3)
                 context = ChunkContext(data, file_size - TRAILER - len(data), columns, created_by.encode(), ordered)
                 return LazyChunks(dict(zip(columns, offsets, strict=True)), context.chunk)
             reader.skip(reader.kind, 2)

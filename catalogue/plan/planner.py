@@ -10,7 +10,7 @@ from itertools import accumulate, chain, groupby
 from catalogue.commoncrawl.crawls import COLUMNAR, subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup, expected_of
-from catalogue.plan.prune import Choice, choose, expected_pages, expected_units
+from catalogue.plan.prune import Choice, choose_pages, expected_pages, expected_units
 from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, most_requests, plan_requests
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
 from catalogue.source.byte_ranges import ByteRange
@@ -59,7 +59,7 @@ def plan_files(
     by_file: dict[str, tuple[FileMetadata, list[PlannedRowGroup], list[Part]]] = {}
     awaited = []
     for choice in choices:
-        group = _plan_row_group(choice, query.of(untyped=is_untyped(crawl, choice.group)), odds, cost)
+        group = _plan_row_group(choice, query, odds, cost)
         _, groups, index_parts = by_file.setdefault(choice.metadata.path, (choice.metadata, [], []))
         if isinstance(group, PlannedRowGroup):
             groups.append(group)
@@ -104,9 +104,9 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool)
         found: list[Choice] = []
         for group in file.footer.row_groups:
             planned = query.of(untyped=is_untyped(file.file.crawl, group))
-            if not (planned.keys_decide or might_match(planned, group)):  # choose() compares keys, too
+            if not (planned.keys_decide or might_match(planned, group)):  # choose_pages() compares keys, too
                 continue
-            choice = choose(planned, file, group, rare=rare)
+            choice = choose_pages(planned, file, group, rare=rare)
             if choice.defect:
                 defects.append(f"{file.file.path}, row group {group.ordinal}: {choice.defect}; it is read without")
             if query.counts and query.keys_decide:
@@ -237,6 +237,8 @@ class _Odds:
 
 
 def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> PlannedRowGroup | Awaited:
+    untyped = is_untyped(choice.metadata.file.crawl, choice.group)
+    query = query.of(untyped=untyped)
     with_ends = query.table != COMMON_CRAWL  # the row numbers of its writers are correct
     reads = tuple(
         ColumnRead(chunk, index, index.covering(choice.rows, ends=with_ends), with_ends=with_ends)
@@ -266,7 +268,7 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
         bounded=choice.bounded,
         counted=choice.counted,
         drawn=None if choice.metadata.drawn is None else choice.metadata.drawn[choice.group.ordinal],
-        untyped=is_untyped(choice.metadata.file.crawl, choice.group),
+        untyped=untyped,
         needed=selected if is_rare else 1.0,
     )
 

@@ -78,7 +78,7 @@ class Choice:
         return tuple(runs)
 
 
-def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup, *, rare: bool = False) -> Choice:
+def choose_pages(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup, *, rare: bool = False) -> Choice:
     """Choose the pages that may match, by the stored page indexes.
 
     ``rare``: other conditions than that on keys match few rows.
@@ -98,10 +98,10 @@ def choose(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup, *, rar
     choice = Choice(metadata, group, chunks, intervals, bounds is not None, (whole,), least, drawn=drawn)
     if not len(intervals):
         return replace(choice, units=())
-    if whole.certain and not (rare or drawn or _enough(query, whole)):
+    if whole.certain and not (rare or drawn or _few_pages_suffice(query, whole)):
         return choice  # every page is needed
     indexes = metadata.indexes(group.ordinal) or Indexes()
-    with_bounds = not whole.certain or _enough(query, whole)
+    with_bounds = not whole.certain or _few_pages_suffice(query, whole)
     missing = tuple(_missing_indexes(indexes, chunks, group.ordinal, with_bounds=with_bounds))
     try:
         closer = _by_pages(choice, key, indexes, with_bounds=with_bounds, with_nulls=query.with_nulls)
@@ -119,7 +119,7 @@ def _greatest(bounds: Bounds | None) -> bytes:
     return bounds.max if bounds and bounds.order is Order.UNSIGNED else END
 
 
-def _enough(query: ResolvedQuery, unit: Unit) -> bool:
+def _few_pages_suffice(query: ResolvedQuery, unit: Unit) -> bool:
     """Return whether fewer pages may be enough; their own null counts decide."""
     return query.limit is not None and query.keys_decide and not query.ordered and query.limit < len(unit.rows)
 
@@ -234,7 +234,7 @@ def expected_units(choice: Choice, query: ResolvedQuery) -> float:
         return pages * (1 - (1 - 1 / pages) ** len(choice.drawn.rows))
     if key.bounds is None:
         return float(pages)
-    if query.limit is not None and _enough(query, choice.units[0]):
+    if query.limit is not None and _few_pages_suffice(query, choice.units[0]):
         return float(-(-query.limit // PAGE_ROWS))
     # An interval within the bounds takes one or two pages; one that exceeds them is assumed to take half of all.
     some = islice(choice.intervals, pages)  # more of them do not change the result

@@ -7,12 +7,10 @@ import enum
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from math import ceil, sqrt
 from operator import attrgetter
 from typing import NamedTuple
 
-from catalogue.commoncrawl.capture import Capture
 from catalogue.source.byte_ranges import ByteRange, coalesce
 
 MAX_FETCH = 64 << 20
@@ -109,30 +107,6 @@ def most_requests(ranges: Iterable[ByteRange], max_gap: int) -> int:
         if end is None or each.start - end > max_gap:
             count, end = count + 1, each.end
     return count
-
-
-_filename, _place = attrgetter("filename"), attrgetter("filename", "offset", "length")
-
-
-class RecordFetch(NamedTuple):
-    """One request for records of one archive."""
-
-    path: str
-    range: ByteRange
-    captures: tuple[Capture, ...]
-    """Captures by offset; bytes between their records are dropped."""
-
-
-def record_fetches(captures: Iterable[Capture], *, max_gap: int) -> Iterator[RecordFetch]:
-    """Return the requests for records, by archive and offset; near records share one."""
-    for path, group in groupby(sorted(captures, key=_place), key=_filename):
-        waiting = list(group)
-        at = 0
-        for run in coalesce((each.range for each in waiting), max_gap=max_gap, max_length=MAX_FETCH):
-            first = at
-            while at < len(waiting) and waiting[at].range in run:
-                at += 1
-            yield RecordFetch(path, run, tuple(waiting[first:at]))
 
 
 class Cost(NamedTuple):

@@ -1,12 +1,13 @@
 """Fetch the records of captures in few requests."""
 
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain
-from typing import TypeVar
+from itertools import chain, groupby
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import (
@@ -19,8 +20,9 @@ from catalogue.errors import (
     SourceError,
     SourceUnavailable,
 )
-from catalogue.plan.requests import RecordFetch
+from catalogue.plan.requests import MAX_FETCH
 from catalogue.records.record import Record, read_record
+from catalogue.source.byte_ranges import ByteRange, coalesce
 from catalogue.source.checks import Source
 from catalogue.source.parallel import map_in_order
 
@@ -29,6 +31,28 @@ _CONVERTED_PER_CORE = 2
 """Records that are converted ahead; each may take 256 MB."""
 
 _Converted = TypeVar("_Converted")
+_filename, _place = attrgetter("filename"), attrgetter("filename", "offset", "length")
+
+
+class RecordFetch(NamedTuple):
+    """One request for records of one archive."""
+
+    path: str
+    range: ByteRange
+    captures: tuple[Capture, ...]
+    """Captures by offset; bytes between their records are dropped."""
+
+
+def record_fetches(captures: Iterable[Capture], *, max_gap: int) -> Iterator[RecordFetch]:
+    """Return the requests for records, by archive and offset; near records share one."""
+    for path, group in groupby(sorted(captures, key=_place), key=_filename):
+        waiting = list(group)
+        at = 0
+        for run in coalesce((each.range for each in waiting), max_gap=max_gap, max_length=MAX_FETCH):
+            first = at
+            while at < len(waiting) and waiting[at].range in run:
+                at += 1
+            yield RecordFetch(path, run, tuple(waiting[first:at]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from catalogue.errors import SourceError, Unreachable, WorkersLost
 from catalogue.output.fetch import Fetched
 from catalogue.output.fetch_captures import fetch_by_workers
 from catalogue.output.formats import FormatSpec
-from catalogue.plan.requests import record_fetches
 from catalogue.read.dask_cluster import client_machines, connect_to_cluster
 from catalogue.read.workers import SLICE, Workers, run, tasks
+from catalogue.records.fetch_records import record_fetches
 from catalogue.settings import Settings
 from tests.support.amounts import COMPLETE, in_soak
 from tests.support.commands import Command, ended
