@@ -85,10 +85,9 @@ def crawl_indexes(
     def indexes_of(crawl: str) -> CrawlIndexes:
         columnar = cdx = None
         if shown and page_indexes and crawl in stored:
-            files = tuple(shown.files(crawl, subsets, query))
             columnar = ColumnarIndex(
                 crawl,
-                files,
+                partial(shown.files, crawl, subsets, query),
                 shown.row_groups(crawl, subsets),
                 page_indexes,
                 reading,

@@ -153,7 +153,7 @@ class Backfill(ReprMixin):
     def _index(self, gaps: FileMetadata) -> ColumnarIndex:
         session = self.session
         source, count = (lambda: session.source), len(gaps.ordinals)
-        return ColumnarIndex(gaps.file.crawl, (gaps,), count, session.page_indexes, source, session.cost())
+        return ColumnarIndex(gaps.file.crawl, lambda: [gaps], count, session.page_indexes, source, session.cost())
 
 
 class _Filling:

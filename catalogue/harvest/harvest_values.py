@@ -96,4 +96,4 @@ def harvest_values(
 def dictionary_index(session: Session, crawl: str, subsets: Sequence[str]) -> ColumnarIndex:
     files = session.metadata().files(crawl, subsets if session.dataset == COMMON_CRAWL else ())
     count = sum(len(file.ordinals) for file in files)
-    return ColumnarIndex(crawl, tuple(files), count, session.page_indexes, lambda: session.source, session.cost())
+    return ColumnarIndex(crawl, lambda: files, count, session.page_indexes, lambda: session.source, session.cost())

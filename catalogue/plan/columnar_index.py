@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
@@ -58,13 +58,13 @@ class PageIndexes:
         return {ordinal: indexes for ordinal, indexes in found.items() if indexes}
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class ColumnarIndex:
     """Plans queries of a crawl, and fetches and stores missing page indexes."""
 
     crawl: str
-    candidates: tuple[FileMetadata, ...]
-    """Files that may contain matching rows."""
+    find: Callable[[], Iterable[FileMetadata]]
+    """It returns the files that may contain matching rows, for ``candidates``."""
     considered: int
     """Row groups of the requested subsets."""
     page_indexes: PageIndexes
@@ -84,10 +84,16 @@ class ColumnarIndex:
     """Indexes by path and row group, in case they cannot be stored."""
     _unsaved: dict[str, dict[int, Indexes]] = field(default_factory=dict, init=False)
 
+    @cached_property
+    def candidates(self) -> tuple[FileMetadata, ...]:
+        """The files that may contain matching rows, which take longer to find than many blocks to plan."""
+        return tuple(self.find())
+
     def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "ColumnarIndex":
         """Return the index of the files and row groups with drawn rows."""
         chosen = (each.among(drawn[each.path]) for each in self.candidates if each.path in drawn)
-        return replace(self, candidates=tuple(sorted(chosen, key=attrgetter("path"))), missing=(), drawn=drawn)
+        files = sorted(chosen, key=attrgetter("path"))
+        return replace(self, find=lambda: files, missing=(), drawn=drawn)
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
         files = self._metadata()
