@@ -51,10 +51,15 @@ def run_query(
         NotHarvested: if footers are needed, and those of a crawl are not stored.
         UncoveredColumns: if the CDX index must answer, and does not have a column.
     """
-    indexes_of = crawl_indexes(session, query, selection, index)
-    sources = (lambda: session.reading), (lambda: session.block_lists)
     question = Question(
-        query, selection.crawls, selection.subsets, indexes_of, *sources, session.cost(), selection.missing
+        query,
+        selection.crawls,
+        selection.subsets,
+        crawl_indexes(session, query, selection, index),
+        source=lambda: session.reading,
+        lists=lambda: session.block_lists,
+        cost=session.cost(),
+        unlisted=selection.missing,
     )
     return Captures(session, question, session.workers, distinct)
 
@@ -77,19 +82,18 @@ def crawl_indexes(
     if missing and (uncovered or index == COLUMNAR):
         error = not_stored(session, missing, len(selection.crawls), subsets)
         raise error.because(f"the CDX index has no column {join_first(uncovered)}") if index == AUTO else error
-    page_indexes = session.page_indexes if shown else None
     reading, cost = (lambda: session.reading), session.cost()
     listed = _listed_times(session, query)
 
     @cache
     def indexes_of(crawl: str) -> CrawlIndexes:
         columnar = cdx = None
-        if shown and page_indexes and crawl in stored:
+        if shown and crawl in stored:
             columnar = ColumnarIndex(
                 crawl,
                 partial(shown.files, crawl, subsets, query),
                 shown.row_groups(crawl, subsets),
-                page_indexes,
+                session.page_indexes,
                 reading,
                 cost,
                 shown.missing(crawl, subsets),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from catalogue.commoncrawl.crawls import INDEX_NAMES, subset_place
+from catalogue.commoncrawl.crawls import INDEX_NAMES
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size, without_key_range
 from catalogue.plan.crawl_plan import Awaited, CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.requests import Cost, PlannedRequest, Purpose
@@ -366,6 +366,5 @@ def sections(plan: ReadPlan) -> list[Section]:
         of_subsets = groupby(each.files, lambda file: file.file.subset)
         found += [Section(each.crawl, (subset,), files=tuple(files)) for subset, files in of_subsets]
         if each.blocks:
-            subsets = tuple(sorted(each.blocks[0].subsets, key=subset_place))
-            found.append(Section(each.crawl, subsets, blocks=each.blocks))
+            found.append(Section(each.crawl, each.blocks[0].subsets, blocks=each.blocks))
     return found

@@ -124,7 +124,7 @@ class Prefetcher:
             for file in self._plan.files
             for group in file.row_groups
         }
-        missing = {key: sum(read.size for read in group.read.columns if not read.later) for key, group in left.items()}
+        sizes = {key: sum(read.size for read in group.read.columns if not read.later) for key, group in left.items()}
         first = (fetch for each in self._plan.crawls if each.files and each.waves for fetch in each.waves[0])
         for fetch, body in self._bodies(first):
             for ordinal in dict.fromkeys(part.row_group for part in fetch.parts):
@@ -132,10 +132,9 @@ class Prefetcher:
                 if key not in left:
                     raise UnplannedRead(f"{fetch.path}: row group {ordinal} was fetched but not planned")
                 left[key].take(fetch, body)
-                missing[key] -= sum(len(part.range) for part in fetch.parts if part.row_group == ordinal)
             # Later ones may be complete earlier, from the cache.
-            while left and not missing[next(iter(left))]:
-                yield left.pop(next(iter(left)))
+            while left and left[key := next(iter(left))].size == sizes[key]:
+                yield left.pop(key)
         if left:  # its rows would be missing
             raise UnplannedRead(f"{next(iter(left.values())).where} was planned but not fetched whole")
 
