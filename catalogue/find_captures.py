@@ -6,7 +6,7 @@ from functools import cache, partial
 
 from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
-from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR, Crawl
+from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import CatalogueError, QueryError, UncoveredColumns
 from catalogue.formatting import join_first
@@ -18,7 +18,6 @@ from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.selection import Selection, crawl_list, not_stored, select
 from catalogue.session import Session
-from catalogue.store.stored_lists import stored_crawl_list
 
 
 def find_captures(session: Session, query: Query) -> Captures:
@@ -72,7 +71,8 @@ def crawl_indexes(
     uncovered = uncovered_columns(query) if index != COLUMNAR else []
     if index == CDX and uncovered:
         raise UncoveredColumns(f"the CDX index has no column {join_first(uncovered)}; use index='columnar'")
-    shown = session.metadata() if index != CDX and session.store_path.exists() else None
+    known = session.metadata() if session.store_path.exists() else None
+    shown = known if index != CDX else None
     subsets = selection.subsets
     stored = [crawl for crawl in selection.crawls if shown and shown.answers(crawl, subsets)]
     answered = stored
@@ -83,7 +83,6 @@ def crawl_indexes(
         error = not_stored(session, missing, len(selection.crawls), subsets)
         raise error.because(f"the CDX index has no column {join_first(uncovered)}") if index == AUTO else error
     reading, cost = (lambda: session.reading), session.cost()
-    listed = _listed_times(session, query)
 
     @cache
     def indexes_of(crawl: str) -> CrawlIndexes:
@@ -101,19 +100,12 @@ def crawl_indexes(
                 by_footers=partial(shown.files, crawl, subsets, query, by_footers=True),
             )
         if index != COLUMNAR and not uncovered:
-            is_outside = crawl in listed and not listed[crawl].may_have(query.from_ms, query.to_ms)
+            is_outside = known is not None and not known.may_have(crawl, query.from_ms, query.to_ms)
             names = partial(_listed, session)
             cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost, names, is_outside)
         return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)
 
     return indexes_of
-
-
-def _listed_times(session: Session, query: ResolvedQuery) -> dict[str, Crawl]:
-    """Return the stored list of crawls by name, if the query has times."""
-    if (query.from_ms, query.to_ms) == (None, None) or not session.store_path.exists():
-        return {}
-    return {crawl.id: crawl for crawl in stored_crawl_list(session.store)}
 
 
 def _listed(session: Session) -> list[str]:

@@ -86,7 +86,7 @@ class ColumnarIndex:
 
     @cached_property
     def candidates(self) -> tuple[FileMetadata, ...]:
-        """The files that may contain matching rows, which take longer to find than many blocks to plan."""
+        """The files that may contain matching rows; finding them takes longer than planning blocks."""
         return tuple(self.find())
 
     def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "ColumnarIndex":

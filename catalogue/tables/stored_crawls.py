@@ -212,20 +212,22 @@ class StoredCrawls:
         if (table := self.table(crawl)) is None:
             return []
         intervals = query.intervals if query else ALL_KEYS
-        has_times = query and (query.from_ms, query.to_ms) != (None, None)
-        may_match = self._in_times(crawl, query.from_ms, query.to_ms) if query and has_times else bool
+        earliest, latest = (query.from_ms, query.to_ms) if query else (None, None)
+
+        def may_match(values: dict[str, Any]) -> bool:
+            first, last = values["first_fetch"], values["last_fetch"]
+            if first is None or last is None:
+                return self.may_have(crawl, earliest, latest)
+            return (earliest is None or last >= earliest) and (latest is None or first < latest)
+
         chosen = self.subsets(crawl, subsets)
         found = (table.files(subset, intervals, may_match, by_footers=by_footers) for subset in chosen)
         return sorted((file for files in found for file in files), key=lambda file: file.path)
 
-    def _in_times(self, crawl: str, earliest: int | None, latest: int | None) -> Callable[[dict[str, Any]], bool]:
-        def may_match(values: dict[str, Any]) -> bool:
-            first, last = values["first_fetch"], values["last_fetch"]
-            if first is None or last is None:
-                return crawl not in self._listed or self._listed[crawl].may_have(earliest, latest)
-            return (earliest is None or last >= earliest) and (latest is None or first < latest)
-
-        return may_match
+    def may_have(self, crawl: str, earliest: int | None, latest: int | None) -> bool:
+        """Return whether captures of a crawl may be between two times, by the stored list of crawls."""
+        has_times = (earliest, latest) != (None, None)
+        return not has_times or crawl not in self._listed or self._listed[crawl].may_have(earliest, latest)
 
     @cached_property
     def _listed(self) -> dict[str, Crawl]:
