@@ -71,13 +71,12 @@ def crawl_indexes(
     uncovered = uncovered_columns(query) if index != COLUMNAR else []
     if index == CDX and uncovered:
         raise UncoveredColumns(f"the CDX index has no column {join_first(uncovered)}; use index='columnar'")
-    known = session.metadata() if session.store_path.exists() else None
-    shown = known if index != CDX else None
+    tables = session.metadata() if session.store_path.exists() else None
     subsets = selection.subsets
-    stored = [crawl for crawl in selection.crawls if shown and shown.answers(crawl, subsets)]
+    stored = [crawl for crawl in selection.crawls if tables and index != CDX and tables.answers(crawl, subsets)]
     answered = stored
     if uncovered:  # footers answer only where all of them are stored
-        answered = [crawl for crawl in stored if shown and not shown.missing(crawl, subsets)]
+        answered = [crawl for crawl in stored if tables and not tables.missing(crawl, subsets)]
     missing = [crawl for crawl in selection.crawls if crawl not in answered]
     if missing and (uncovered or index == COLUMNAR):
         error = not_stored(session, missing, len(selection.crawls), subsets)
@@ -87,20 +86,20 @@ def crawl_indexes(
     @cache
     def indexes_of(crawl: str) -> CrawlIndexes:
         columnar = cdx = None
-        if shown and crawl in stored:
+        if tables and crawl in stored:
             columnar = ColumnarIndex(
                 crawl,
-                partial(shown.files, crawl, subsets, query),
-                shown.row_groups(crawl, subsets),
+                partial(tables.files, crawl, subsets, query),
+                tables.row_groups(crawl, subsets),
                 session.page_indexes,
                 reading,
                 cost,
-                shown.missing(crawl, subsets),
-                values=partial(shown.values, crawl),
-                by_footers=partial(shown.files, crawl, subsets, query, by_footers=True),
+                tables.missing(crawl, subsets),
+                values=partial(tables.values, crawl),
+                by_footers=partial(tables.files, crawl, subsets, query, by_footers=True),
             )
         if index != COLUMNAR and not uncovered:
-            is_outside = known is not None and not known.may_have(crawl, query.from_ms, query.to_ms)
+            is_outside = tables is not None and not tables.may_have(crawl, query.from_ms, query.to_ms)
             names = partial(_listed, session)
             cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost, names, is_outside)
         return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)

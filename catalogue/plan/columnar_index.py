@@ -96,7 +96,7 @@ class ColumnarIndex:
         return replace(self, find=lambda: files, missing=(), drawn=drawn)
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
-        files = self._metadata()
+        files = self._files_with_indexes()
         plan_rest = partial(
             plan_files, query, self.crawl, cost=self.cost, considered=self.considered, missing=self.missing
         )
@@ -122,7 +122,7 @@ class ColumnarIndex:
         tested = {*tested_alone(query), *tested_alone(query.of(untyped=True))}
         return self.values(tested) if tested else None
 
-    def _metadata(self) -> list[FileMetadata]:
+    def _files_with_indexes(self) -> list[FileMetadata]:
         source, store = self.source(), self.page_indexes.store
         states = store.state(), store.index_state()
         found = [self._file(each, source, states) for each in self.candidates]
@@ -146,7 +146,7 @@ class ColumnarIndex:
 
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
         key, gap = self.page_indexes.dataset.key, self.cost.max_gap
-        return tuple(fetch for file in self._metadata() for fetch in key_indexes(file, key, gap))
+        return tuple(fetch for file in self._files_with_indexes() for fetch in key_indexes(file, key, gap))
 
     def key_bounds(self) -> list[list[tuple[Bounds, int]]]:
         """Return bounds and number of rows of all pages, by row group.
@@ -159,7 +159,7 @@ class ColumnarIndex:
         key = self.page_indexes.dataset.key
         self.fetch_key_indexes()
         found = []
-        for file in self._metadata():
+        for file in self._files_with_indexes():
             for group in file.footer.row_groups:
                 if chunk := group.chunks.get(key):
                     indexes = file.indexes(group.ordinal)
@@ -169,7 +169,7 @@ class ColumnarIndex:
 
     def missing_dictionaries(self, columns: Sequence[str]) -> tuple[PlannedRequest, ...]:
         """Return requests for the dictionary pages of columns that are not stored."""
-        return tuple(missing_dictionaries(self._metadata(), columns, self.cost))
+        return tuple(missing_dictionaries(self._files_with_indexes(), columns, self.cost))
 
     def dictionary_pages(self, columns: Sequence[str]) -> int:
         """Count the dictionary pages of columns, stored or not."""

@@ -141,9 +141,9 @@ def _limited_choices(
         some, rest = in_order[:count], in_order[count:]
         choices, _, defects = _choices(query, some, rare=rare)
         if query.is_inorder:
-            found, certain = _first(choices, limit, _least_keys(rest))
+            found, certain = _enough_in_order(choices, limit, _least_keys(rest))
         else:
-            found, certain = _enough(choices, limit)
+            found, certain = _enough_in_any_order(choices, limit)
         if certain >= limit or not rest:
             return found, certain, defects
         count *= _MORE_FILES
@@ -159,7 +159,7 @@ def _least_keys(files: Iterable[FileMetadata]) -> dict[str, bytes]:
     return found
 
 
-def _enough(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
+def _enough_in_any_order(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
     """Return the first choices and units that certainly have enough rows, and these rows' number."""
     left = limit
     found: list[Choice] = []
@@ -177,7 +177,7 @@ def _enough(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
     return found, min(limit, limit - left)
 
 
-def _first(choices: Iterable[Choice], limit: int, following: Mapping[str, bytes]) -> tuple[list[Choice], int]:
+def _enough_in_order(choices: Iterable[Choice], limit: int, following: Mapping[str, bytes]) -> tuple[list[Choice], int]:
     """Return the same for the first rows of the result.
 
     Rows are certain if their keys are less than all keys of the units after them, and than the ``following`` ones of
@@ -289,12 +289,12 @@ def _cheapest(
     splits = [(first, likely * share) for first, share in shares if likely * share < len(choice.units)]
     if not (splits or choice.missing):  # no price is compared
         return reads, 0.0
-    best = (reads, _fetching(choice, (part for read in reads for part in read.parts(0)), cost))
+    best = (reads, _price_of(choice, (part for read in reads for part in read.parts(0)), cost))
     if best[1] <= cost.latency:  # every other way takes another round trip
         return best
     for first, needed in splits:
         split = tuple(replace(read, later=read.chunk.column.name not in first) for read in reads)
-        if any(read.later for read in split) and (seconds := _price(choice, split, needed, cost)) < best[1]:
+        if any(read.later for read in split) and (seconds := _price_of_split(choice, split, needed, cost)) < best[1]:
             best = (split, seconds)
     return best
 
@@ -304,10 +304,10 @@ def _keys_match(choice: Choice, query: ResolvedQuery) -> bool:
     return not decides and all(unit.sure_rows == len(unit.rows) for unit in choice.units)
 
 
-def _price(choice: Choice, reads: Sequence[ColumnRead], likely: float, cost: Cost) -> float:
+def _price_of_split(choice: Choice, reads: Sequence[ColumnRead], likely: float, cost: Cost) -> float:
     """Price a row group of which ``likely`` units are needed in a second wave."""
     first, later = ([read for read in reads if read.later is when] for when in (False, True))
-    seconds = _fetching(choice, (part for read in first for part in read.parts(0)), cost)
+    seconds = _price_of(choice, (part for read in first for part in read.parts(0)), cost)
     requested = _requests(choice, (part for read in later for part in read.parts(0)), cost)
     units = len(choice.units)
     runs = likely * (units - likely + 1) / units  # expected for randomly needed units
@@ -320,7 +320,7 @@ def _requests(choice: Choice, parts: Iterable[Part], cost: Cost) -> list[Planned
     return [fetch for fetch in planned if not fetch.cached]
 
 
-def _fetching(choice: Choice, parts: Iterable[Part], cost: Cost) -> float:
+def _price_of(choice: Choice, parts: Iterable[Part], cost: Cost) -> float:
     planned = _requests(choice, parts, cost)
     return cost.price(len(planned), sum(len(fetch.range) for fetch in planned))
 
@@ -352,7 +352,7 @@ def _await(
     sure = likely * (math.ceil(units) / min(_APART, math.ceil(units)) if choice.drawn else 1)
     requests, size_of_all = len(planned) * sure, sum(len(fetch.range) for fetch in planned) * sure
     awaited = Awaited(choice.metadata.file, group.ordinal, group.num_rows, requests, size_of_all, pages)
-    seconds = _fetching(choice, choice.missing, cost) + cost.latency + cost.price(requests, size_of_all)
+    seconds = _price_of(choice, choice.missing, cost) + cost.latency + cost.price(requests, size_of_all)
     return awaited, seconds
 
 
