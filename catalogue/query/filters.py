@@ -138,6 +138,12 @@ def time_bounds(first: Moment | None, last: Moment | None, *, clamp: bool = Fals
     return from_ms, to_ms
 
 
+def valid_time(given: Moment) -> Moment:
+    """Return a first or last time as it was given; raise QueryError if it is invalid."""
+    time_bounds(given, given)
+    return given
+
+
 def _milliseconds(time: datetime) -> int:
     return int(time.timestamp()) * 1000
 

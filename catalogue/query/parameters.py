@@ -10,7 +10,7 @@ from typing import Any
 
 from catalogue.commoncrawl.crawls import AUTO, INDEXES
 from catalogue.query.arguments import column_name, comma_separated, flag, member_of, one_of, row_limit, several
-from catalogue.query.filters import languages, media_types, statuses, time_bounds
+from catalogue.query.filters import languages, media_types, statuses, valid_time
 from catalogue.surt import Match
 
 
@@ -142,20 +142,14 @@ PARAMETERS = (
     Parameter("status", _STATUS, statuses, example="200", several=True),
     Parameter("mime", _MIME, media_types, title="MIME type", example="text/html", several=True),
     Parameter("lang", _LANG, languages, title="Language", example="isl", several=True),
-    Parameter("from_", _FROM, lambda first: first if time_bounds(first, None) else None, alias="from", example="2022"),
+    Parameter("from_", _FROM, valid_time, alias="from", example="2022"),
     Parameter(
-        "to",
-        "Only captures until the end of this time; 2022 includes all of 2022.",
-        lambda last: last if time_bounds(None, last) else None,
-        example="2022-08",
+        "to", "Only captures until the end of this time; 2022 includes all of 2022.", valid_time, example="2022-08"
     ),
     Parameter("limit", "Stop after this many captures.", row_limit, int, title="On a page", example=100),
     Parameter("unique", "Keep only the first capture of each value of this column.", column_name, example="url"),
     Parameter(
-        "latest",
-        "Keep only the latest capture of each URL, or of each --unique value.",
-        partial(flag, "latest"),
-        bool,
+        "latest", "Keep only the latest capture of each URL, or of each --unique value.", partial(flag, "latest"), bool
     ),
     Parameter(
         "ordered",
