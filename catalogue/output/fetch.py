@@ -1,27 +1,45 @@
-"""Fetch what an output is missing."""
+"""Fetch the records of captures in few requests, and write those that an output is missing."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import TypeAlias
+from itertools import chain, islice
+from typing import TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from catalogue.commoncrawl.capture import Capture, format_timestamp
+from catalogue.errors import (
+    BadDocument,
+    Blocked,
+    CatalogueError,
+    Forbidden,
+    FormatError,
+    NotFound,
+    SourceError,
+    SourceUnavailable,
+)
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 from catalogue.output.formats import RecordFormat
 from catalogue.output.ledger import Ledger, RecordKey, key_of
 from catalogue.output.targets import digest_of
 from catalogue.output.writer import RecordWriter
 from catalogue.plan.requests import Cost, RecordFetch, record_fetches
-from catalogue.records.fetch_records import FailedRecord, fetch_records
-from catalogue.records.record import Record
+from catalogue.records.record import Record, read_record
+from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Source
+from catalogue.source.parallel import map_in_order
 
 _WINDOW = 50_000
 """Captures among which neighbours are merged into one request."""
 _MAX_HOSTS = 10
+_MAX_BYTES_IN_FLIGHT = 128 << 20
+_CONVERTED_PER_CORE = 2
+"""Records that are converted ahead; each may take 256 MB."""
+
+_Converted = TypeVar("_Converted")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -107,6 +125,92 @@ def distinct(captures: Iterable[Capture]) -> list[Capture]:
     for each in captures:
         found.setdefault(key_of(each), each)
     return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """A capture whose record could not be fetched or converted."""
+
+    capture: Capture
+    reason: str
+    permanent: bool
+    """Whether a retry would fail, too."""
+
+
+def fetch_records(
+    fetches: Iterable[RecordFetch], source: Source, convert: Callable[[Record], _Converted], *, parallel: bool = False
+) -> Generator[_Converted | FailedRecord, None, None]:
+    """Yield the checked and converted records in the order of the requests; threads work ahead, in bounded memory.
+
+    ``parallel`` converts in a thread for each core, which is worth it if conversion takes much longer than to inflate
+    and check a record.
+
+    Raises:
+        SourceUnavailable: if the source failed as a whole.
+    """
+
+    def read(member: tuple[Capture, bytes] | FailedRecord) -> _Converted | FailedRecord:
+        return member if isinstance(member, FailedRecord) else _read(*member, convert)
+
+    cores = os.cpu_count() or 1
+    fetching = ThreadPoolExecutor(source.connections, thread_name_prefix="fetch")
+    converting = ThreadPoolExecutor(cores, thread_name_prefix="convert")  # starts no thread before the first call
+    responses = map_in_order(
+        fetching,
+        lambda fetch: _fetch(fetch, source),
+        fetches,
+        limit=_MAX_BYTES_IN_FLIGHT,
+        weight=lambda fetch: len(fetch.range),
+    )
+    members = chain.from_iterable(responses)
+    try:
+        with closing(responses):
+            if parallel:
+                with closing(map_in_order(converting, read, members, limit=_CONVERTED_PER_CORE * cores)) as done:
+                    yield from done
+            else:
+                yield from map(read, members)
+    finally:
+        fetching.shutdown(wait=False, cancel_futures=True)
+        converting.shutdown(wait=False, cancel_futures=True)
+
+
+def _read(capture: Capture, member: bytes, convert: Callable[[Record], _Converted]) -> _Converted | FailedRecord:
+    try:
+        return convert(read_record(capture, member))
+    except FormatError as error:
+        reason, permanent = str(error), not isinstance(error, BadDocument) or error.permanent
+    except (CatalogueError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - a record that a format rejects must not stop the others
+        reason, permanent = f"{type(error).__name__}: {str(error)[:300]}", False
+    return FailedRecord(capture, f"{capture.filename} at {capture.offset:,}: {reason}", permanent)
+
+
+def _fetch(fetch: RecordFetch, source: Source) -> list[tuple[Capture, bytes] | FailedRecord]:
+    try:
+        body = body_of(source, fetch.path, fetch.range, fetch.captures[0].old_folder)
+    except (Blocked, SourceUnavailable):
+        raise
+    except (NotFound, Forbidden) as error:
+        return [FailedRecord(capture, str(error), isinstance(error, NotFound)) for capture in fetch.captures]
+    except SourceError as error:
+        if len(fetch.captures) > 1:  # a wrong capture must not fail its neighbours
+            single = (RecordFetch(fetch.path, capture.range, (capture,)) for capture in fetch.captures)
+            return [result for each in single for result in _fetch(each, source)]
+        return [FailedRecord(fetch.captures[0], str(error), permanent=False)]
+    starts = ((capture, capture.offset - fetch.range.start) for capture in fetch.captures)
+    return [(capture, body[start : start + capture.length]) for capture, start in starts]
+
+
+def body_of(source: Source, path: str, requested: ByteRange, old_folder: str) -> bytes:
+    """Request a range of an archive, which old sources have in another folder."""
+    try:
+        return source.get(path, requested).body
+    except NotFound:
+        if not old_folder:
+            raise
+        return source.get(f"{old_folder}{path}", requested).body
 
 
 EncodedRecord: TypeAlias = tuple[Capture, bytes, str | None]

@@ -13,23 +13,25 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
-from catalogue.errors import BadRecord, FormatError, IncompleteAnswer, NotFound, QueryError, SourceError
+from catalogue.errors import BadRecord, FormatError, IncompleteAnswer, QueryError, SourceError
 from catalogue.output.fetch import (
     EncodedRecord,
     EncodedRecords,
+    FailedRecord,
     Fetched,
     FetchEstimate,
+    body_of,
     distinct,
     estimate,
     fetch_encoded,
     fetch_into,
+    fetch_records,
     missing,
 )
 from catalogue.output.formats import FormatSpec
 from catalogue.output.open_output import Output, open_format, open_output
 from catalogue.plan.requests import RecordFetch, record_fetches
 from catalogue.progress import Progress
-from catalogue.records.fetch_records import FailedRecord, fetch_records
 from catalogue.records.record import Record, read_record
 from catalogue.session import Session
 from catalogue.settings import Settings, source_roots
@@ -73,12 +75,7 @@ def fetch_record(session: Session, given: "Capture | Mapping[str, Any] | pd.Seri
     if not (isinstance(given, Capture | Mapping) or is_series):
         raise QueryError(f"invalid capture {given!r:.100}; use a row of captures, such as a dict")
     capture = given if isinstance(given, Capture) else capture_of(cast("Mapping[str, Any]", given))
-    try:
-        body = session.source.get(capture.filename, capture.range).body
-    except NotFound:
-        if not capture.old_folder:
-            raise
-        body = session.source.get(f"{capture.old_folder}{capture.filename}", capture.range).body
+    body = body_of(session.source, capture.filename, capture.range, capture.old_folder)
     try:
         return read_record(capture, body)
     except BadRecord as error:

@@ -20,10 +20,9 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadRecord, IncompleteAnswer
-from catalogue.output.fetch import FetchEstimate, fetch_encoded
+from catalogue.output.fetch import FailedRecord, FetchEstimate, fetch_encoded
 from catalogue.output.formats import RecordFormat, json_line, warc_format
 from catalogue.plan.requests import record_fetches
-from catalogue.records.fetch_records import FailedRecord
 from catalogue.records.record import Record, read_record
 from catalogue.settings import Settings
 from catalogue.source.open import open_source

@@ -21,9 +21,9 @@ from catalogue.cli.input_files import captures_in
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS, Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadDocument, QueryError, SourceUnavailable
+from catalogue.output.fetch import FailedRecord, fetch_records
 from catalogue.output.ledger import Ledger
 from catalogue.plan.requests import record_fetches
-from catalogue.records.fetch_records import FailedRecord, fetch_records
 from catalogue.records.record import Record
 from catalogue.settings import Settings
 from catalogue.source.open import open_source
