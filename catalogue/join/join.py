@@ -22,7 +22,6 @@ from catalogue.join.join_ledger import JoinLedger, JoinPart
 from catalogue.join.joined import Joined, JoinEstimate, files_in_order
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import KINDS, Kind, distinct, kind_of
-from catalogue.join.parse_keys import is_list_of_invalid
 from catalogue.join.parts import (
     prefer_exact,
     result_of,
@@ -34,7 +33,7 @@ from catalogue.join.parts import (
 )
 from catalogue.join.scope import JoinScope
 from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
-from catalogue.join.sort_keys import SPILLED, sort_keys
+from catalogue.join.sort_keys import SPILLED, is_list_of_invalid, sort_keys
 from catalogue.progress import Progress, Report
 from catalogue.query.arguments import unknown_argument
 from catalogue.query.query import AllQueryOptions, Query, QueryOptions
