@@ -18,7 +18,6 @@ from catalogue.captures import Captures
 from catalogue.errors import UNUSABLE, Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
 from catalogue.formatting import join_first
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
-from catalogue.join.join_ledger import JoinLedger, JoinPart
 from catalogue.join.joined import Joined, JoinEstimate, files_in_order
 from catalogue.join.keys import JoinKeys
 from catalogue.join.kinds import KINDS, Kind, distinct, kind_of
@@ -32,7 +31,7 @@ from catalogue.join.parts import (
     write_tables,
 )
 from catalogue.join.scope import JoinScope
-from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
+from catalogue.join.slices import DEFAULT_SIZES, JoinLedger, JoinPart, Sizes, Slice
 from catalogue.join.sort_keys import SPILLED, is_list_of_invalid, sort_keys
 from catalogue.progress import Progress, Report
 from catalogue.query.arguments import unknown_argument

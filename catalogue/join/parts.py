@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.atomic_files import whole_file
-from catalogue.join.join_ledger import JoinPart
 from catalogue.join.keys import NUMBER, ROW, JoinKeys, Lookups
 from catalogue.join.kinds import Kind, distinct, newest_of, pairs
+from catalogue.join.slices import JoinPart
 from catalogue.join.sort_keys import is_key
 from catalogue.parquet.arrow_arrays import booleans, flags, numbers, positions
 from catalogue.surt import same_url
