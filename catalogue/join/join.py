@@ -18,11 +18,9 @@ from catalogue.captures import Captures
 from catalogue.errors import UNUSABLE, Blocked, FormatError, NotHarvested, QueryError, SourceError, SourceUnavailable
 from catalogue.formatting import join_first
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
-from catalogue.join.join_ledger import JoinLedger, JoinPart
 from catalogue.join.joined import Joined, JoinEstimate, files_in_order
 from catalogue.join.keys import JoinKeys
-from catalogue.join.kinds import KINDS, Kind, distinct, kind_of
-from catalogue.join.parse_keys import is_list_of_invalid
+from catalogue.join.kinds import KINDS, Kind, kind_of
 from catalogue.join.parts import (
     prefer_exact,
     result_of,
@@ -33,8 +31,8 @@ from catalogue.join.parts import (
     write_tables,
 )
 from catalogue.join.scope import JoinScope
-from catalogue.join.slices import DEFAULT_SIZES, Sizes, Slice
-from catalogue.join.sort_keys import SPILLED, sort_keys
+from catalogue.join.slices import DEFAULT_SIZES, JoinLedger, JoinPart, Sizes, Slice
+from catalogue.join.sort_keys import SPILLED, is_list_of_invalid, sort_keys
 from catalogue.progress import Progress, Report
 from catalogue.query.arguments import unknown_argument
 from catalogue.query.query import AllQueryOptions, Query, QueryOptions
@@ -249,7 +247,7 @@ class _JoinRun:
             for path in _own_files(parts):  # some are of slices that were cut again
                 if path.name not in known:
                     path.unlink()
-            next_bytes = self._read(parts, most, temporary=parts != folder)
+            next_bytes = self._read(parts, most)
             if self._kind.exact and not (self._kind.collect or self._keys.are_keys):
                 self._prefer_exact(parts)
             rows = self._write(folder, output)
@@ -285,21 +283,21 @@ class _JoinRun:
         found = (text for crawl in crawls for text in self._scope.missing(crawl, self._ledger.index(crawl)))
         return (*self._scope.selection.missing, *dict.fromkeys(found))
 
-    def _read(self, parts: Path, most: float, *, temporary: bool) -> int:
+    def _read(self, parts: Path, most: float) -> int:
         """Read the slices that are left; return the bytes of the first one that exceeds ``most``."""
         at = Progress("reading", len(self._slices), 0)
         start = self._session.bytes
         for each in self._slices:
             if each.name not in self._ledger.parts:
                 left = most - (self._session.bytes - start)
-                if next_bytes := self._read_slice(each, parts / f"{each.name}.parquet", left, temporary=temporary):
+                if next_bytes := self._read_slice(each, parts / f"{each.name}.parquet", left):
                     return next_bytes
             at.done, at.bytes = at.done + 1, self._session.bytes - start
             at.failed = len(self._ledger.failed)
             self._report(at)
         return 0
 
-    def _read_slice(self, each: Slice, path: Path, most: float, *, temporary: bool) -> int:
+    def _read_slice(self, each: Slice, path: Path, most: float) -> int:
         lookups = self._keys.between(each.keys.start, each.keys.end)
         captures = self._scope.captures(each, lookups)
         try:
@@ -307,12 +305,12 @@ class _JoinRun:
             if plan.bytes > most:
                 return plan.bytes
             try:
-                part = write_part(self._kind, captures, lookups, self._keys, path, temporary=temporary)
+                part = write_part(self._kind, captures, lookups, self._keys, path)
             except UNUSABLE as error:
                 other = self._scope.by_other(each, lookups, sum(of_crawl.price for of_crawl in plan.crawls), error)
                 if other is None or other.plan.bytes > most:
                     raise
-                part = write_part(self._kind, other, lookups, self._keys, path, temporary=temporary)
+                part = write_part(self._kind, other, lookups, self._keys, path)
         except (Blocked, SourceUnavailable):
             raise
         except (SourceError, FormatError, NotHarvested) as error:  # the last: too many blocks for a pattern
@@ -369,7 +367,7 @@ class _JoinRun:
     def _unread(self) -> np.ndarray:
         others = [each for each in self._slices if each.name not in self._ledger.parts]
         found = [self._keys.between(each.keys.start, each.keys.end).patterns for each in others]
-        return distinct(np.concatenate([np.arange(0), *found]))
+        return np.unique(np.concatenate([np.arange(0), *found]))
 
 
 def _own_files(folder: Path) -> Iterator[Path]:

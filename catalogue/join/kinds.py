@@ -41,23 +41,6 @@ class Kind:
     """Whether captures of a row's URL are preferred to others with the same key."""
 
 
-def distinct(patterns: np.ndarray) -> np.ndarray:
-    """Return numbers once, ascending; most are in order already."""
-    inorder = patterns if (np.diff(patterns) >= 0).all() else np.sort(patterns)
-    return inorder[np.append(True, np.diff(inorder) > 0)] if len(inorder) else inorder
-
-
-def is_in(values: np.ndarray, inorder: np.ndarray) -> np.ndarray:
-    """Return which ascending values are among other ascending values, which are close together."""
-    if not len(inorder) or not len(values):
-        return np.zeros(len(values), np.bool_)
-    start = min(int(inorder[0]), int(values[0]))
-    is_there = np.zeros(max(int(inorder[-1]), int(values[-1])) - start + 1, np.bool_)
-    is_there[inorder - start] = True
-    found: np.ndarray = is_there[values - start]
-    return found
-
-
 def pairs(captures: pa.Table, inputs: pa.Table) -> Iterator[pa.Table]:
     """Yield each capture with each row of its pattern, some at a time; ``inputs`` are sorted by number."""
     of, captures = numbers(captures[NUMBER]), captures.drop_columns([NUMBER])
@@ -80,16 +63,16 @@ def pairs(captures: pa.Table, inputs: pa.Table) -> Iterator[pa.Table]:
 
 
 def _present(captures: pa.Table) -> pa.Table:
-    return pa.table({NUMBER: positions(distinct(numbers(captures[NUMBER])))})
+    return pa.table({NUMBER: positions(np.unique(numbers(captures[NUMBER])))})
 
 
 def _found(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:  # noqa: ARG001 - one signature
-    return _rows(inputs, is_in(numbers(inputs[NUMBER]), numbers(kept[NUMBER])))
+    return _rows(inputs, np.isin(numbers(inputs[NUMBER]), numbers(kept[NUMBER])))
 
 
 def _absent(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:
     of = numbers(inputs[NUMBER])
-    return _rows(inputs, ~(is_in(of, numbers(kept[NUMBER])) | is_in(of, unread)))
+    return _rows(inputs, ~(np.isin(of, numbers(kept[NUMBER])) | np.isin(of, unread)))
 
 
 def _rows(inputs: pa.Table, chosen: np.ndarray) -> pa.Table:
@@ -158,7 +141,7 @@ def _in_crawls(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table
     order, starts = _groups(of)
     patterns = of[starts]
     none = len(patterns)  # the place of what holds for patterns without captures
-    at = np.where(is_in(wanted, patterns), np.searchsorted(patterns, wanted), none)
+    at = np.where(np.isin(wanted, patterns), np.searchsorted(patterns, wanted), none)
     summed = _summed(kept, order, starts)
     columns = {
         "captures": summed["captures"],
@@ -170,7 +153,7 @@ def _in_crawls(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table
     found = inputs.drop_columns([NUMBER])
     for name, values in columns.items():
         found = found.append_column(name, values.take(positions(at)))
-    return found.append_column("complete", flags(~is_in(wanted, unread)))
+    return found.append_column("complete", flags(~np.isin(wanted, unread)))
 
 
 def _lists(of: np.ndarray, patterns: np.ndarray, values: pa.ChunkedArray, *, descending: bool = False) -> pa.ListArray:
@@ -215,8 +198,7 @@ def newest_of(captures: pa.Table, *groups: np.ndarray) -> pa.Table:
         is_newest = np.zeros(len(captures), np.bool_)
         is_newest[newest] = True
         return captures if is_newest.all() else captures.filter(flags(is_newest))
-    (every,) = captures.combine_chunks().to_batches()
-    return pa.table([column.take(positions(newest)) for column in every.columns], schema=captures.schema)
+    return captures.take(positions(newest))
 
 
 def _newest_of_inputs(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:  # noqa: ARG001

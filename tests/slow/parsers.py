@@ -36,7 +36,7 @@ from catalogue.server.search import Form, parse_form
 from catalogue.source.byte_ranges import content_range, parse_content_range
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode
 from catalogue.surt import Keys, Match, Pattern, covers, parse_key_pattern, parse_pattern, url_surtkey, url_surtkeys
-from catalogue.url_index_2012.lookup import (
+from catalogue.url_index_2012 import (
     Header,
     capture_at,
     parse_data_block,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import RequestedRange, Response
-from catalogue.url_index_2012.lookup import HEADER_SIZE
+from catalogue.url_index_2012 import HEADER_SIZE
 
 Location = tuple[int, int, int, int, int]
 """Segment, date of the file, partition, offset, size."""

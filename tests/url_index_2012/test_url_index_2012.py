@@ -17,7 +17,7 @@ from catalogue.commoncrawl.capture import MAX_RECORD, Capture
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadUrlIndex, NotFound, QueryError
 from catalogue.settings import Settings
-from catalogue.url_index_2012.lookup import (
+from catalogue.url_index_2012 import (
     HEADER_SIZE,
     PATH,
     Header,

@@ -1,1 +1,0 @@
-"""The URL index of the crawl of 2012."""
