@@ -27,6 +27,39 @@ from catalogue.surt.pattern import (
     parse_pattern,
 )
 
+__all__ = [
+    "BLANKS",
+    "END",
+    "EVERYTHING",
+    "MACROS",
+    "NEWEST",
+    "KeyInterval",
+    "Keys",
+    "Macro",
+    "Match",
+    "Pattern",
+    "canonical_host",
+    "covers",
+    "exact_interval",
+    "exact_keys",
+    "intersect",
+    "merge",
+    "normal_url",
+    "parse_key_pattern",
+    "parse_key_patterns",
+    "parse_pattern",
+    "prefix_interval",
+    "same_url",
+    "shared_prefix",
+    "similar_url",
+    "text_after",
+    "text_from",
+    "url_surtkey",
+    "url_surtkeys",
+    "without_dots",
+    "without_surplus_slashes",
+]
+
 
 def url_surtkey(url: str) -> str:
     """Return the key under which the index stores a URL; without a scheme, ``http`` is assumed.
