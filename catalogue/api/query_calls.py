@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from catalogue.captures import Captures
+    from catalogue.cdx.url_index_2012 import OldIndex
     from catalogue.commoncrawl.crawls import CrawlWords
     from catalogue.join.inputs import Input
     from catalogue.join.joined import Joined, JoinEstimate
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from catalogue.sample import Sample
     from catalogue.session import Session
     from catalogue.surt import Match
-    from catalogue.url_index_2012 import OldIndex
 
 
 class QueryCalls:
@@ -232,6 +232,6 @@ class QueryCalls:
 
     def old_index(self, path: str | None = None) -> OldIndex:
         """Open the URL index of the crawl of 2012, which has no columnar index; ``path`` is relative to the source."""
-        from catalogue.url_index_2012 import PATH, OldIndex
+        from catalogue.cdx.url_index_2012 import PATH, OldIndex
 
         return OldIndex(self.session.reading, path or PATH)

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from catalogue.cdx.url_index_2012 import PATH
 from catalogue.commoncrawl.capture import Capture
 from catalogue.demo import LoopbackServer
-from catalogue.url_index_2012 import PATH
 from tests.support.commands import Command
 from tests.support.fetched import check, records_in
 from tests.support.prefix_indexes import url_key, write_index

@@ -23,6 +23,14 @@ import pyarrow as pa
 from starlette.datastructures import QueryParams
 
 from catalogue.cdx.lines import lines_of, write_lines
+from catalogue.cdx.url_index_2012 import (
+    Header,
+    capture_at,
+    parse_data_block,
+    parse_header,
+    parse_index_block,
+    parse_key_prefix,
+)
 from catalogue.cli.input_files import captures_in
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.commoncrawl.datasets import dataset_from_json
@@ -36,14 +44,6 @@ from catalogue.server.search import Form, parse_form
 from catalogue.source.byte_ranges import content_range, parse_content_range
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode
 from catalogue.surt import Keys, Match, Pattern, covers, parse_key_pattern, parse_pattern, url_surtkey, url_surtkeys
-from catalogue.url_index_2012 import (
-    Header,
-    capture_at,
-    parse_data_block,
-    parse_header,
-    parse_index_block,
-    parse_key_prefix,
-)
 from tests.support.mutators import damage
 from tests.support.prefix_indexes import index_bytes, url_key
 

@@ -29,6 +29,7 @@ from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
+from tests.cdx.test_url_index_2012 import HOSTS, PATHS, SCHEMES, items_of
 from tests.read.test_answers import CONDITIONS, IDENTITY, random_patterns
 from tests.slow.mutations import mirror_of
 from tests.support.clocks import FakeClock
@@ -37,7 +38,6 @@ from tests.support.fetched import records_in
 from tests.support.mirrors import whole_table
 from tests.support.prefix_indexes import index_bytes
 from tests.support.sources import TEMPORARY
-from tests.url_index_2012.test_url_index_2012 import HOSTS, PATHS, SCHEMES, items_of
 
 _SHARE = 0.3
 _MOST = 1.6

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from catalogue.cdx.url_index_2012 import HEADER_SIZE
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import RequestedRange, Response
-from catalogue.url_index_2012 import HEADER_SIZE
 
 Location = tuple[int, int, int, int, int]
 """Segment, date of the file, partition, offset, size."""

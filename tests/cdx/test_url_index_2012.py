@@ -13,11 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import catalogue
-from catalogue.commoncrawl.capture import MAX_RECORD, Capture
-from catalogue.demo import LoopbackServer
-from catalogue.errors import BadUrlIndex, NotFound, QueryError
-from catalogue.settings import Settings
-from catalogue.url_index_2012 import (
+from catalogue.cdx.url_index_2012 import (
     HEADER_SIZE,
     PATH,
     Header,
@@ -26,6 +22,10 @@ from catalogue.url_index_2012 import (
     parse_key_prefix,
     url_of,
 )
+from catalogue.commoncrawl.capture import MAX_RECORD, Capture
+from catalogue.demo import LoopbackServer
+from catalogue.errors import BadUrlIndex, NotFound, QueryError
+from catalogue.settings import Settings
 from tests.support.amounts import EXAMPLES, in_part
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request
