@@ -314,7 +314,5 @@ def sql_metadata(arguments: models.SqlArguments, call: "Calls") -> models.SqlAns
         characters=MAX_CHARACTERS,
         started=call.on_abort,
     )
-    notes = [*call.notes, *(["long texts are cut"] if found.cut else [])]
-    return models.SqlAnswer(
-        columns=found.columns, types=found.types, rows=found.rows, more=found.more, notes=notes, cost=call.cost
-    )
+    found["notes"][:0] = call.notes
+    return models.SqlAnswer(**found, cost=call.cost)
