@@ -124,16 +124,12 @@ def update_tables(
 
 
 def _update_database(
-    session: Session,
-    decoded: Mapping[str, FooterRows] = MappingProxyType({}),
-    *,
-    values: Sequence[str] = (),
-    stale: bool = False,
+    session: Session, decoded: Mapping[str, FooterRows] = MappingProxyType({}), values: Sequence[str] = ()
 ) -> None:
     from catalogue.metadata_db.refresh import refresh
 
     update_tables(session, decoded, values)
-    refresh(session.database_path, session.store, session.dataset, stale=stale)
+    refresh(session.database_path, session.store, session.dataset)
 
 
 def harvest_crawls(
@@ -191,7 +187,7 @@ def harvest_crawls(
                 update_tables(session, decoded)  # the database is updated when its values are stored, too
                 outcomes.append(_harvest_values(session, crawl, values, chosen_subsets, progress))
             elif added:
-                _update_database(session, decoded, stale=any(each.fetched for each in added))
+                _update_database(session, decoded)
             decoded.clear()
     return outcomes
 
@@ -209,7 +205,7 @@ def _harvest_values(
         columns = value_columns(session, values)
         return harvest_values(session, crawl, columns, subsets, report)
     finally:
-        _update_database(session, values=[crawl], stale=True)
+        _update_database(session, values=[crawl])
         session.forget_tables()
 
 
