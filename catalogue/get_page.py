@@ -67,7 +67,8 @@ def get_page(
     listed = {crawl.id: crawl for crawl in stored_crawl_list(session.store)} if session.store_path.exists() else {}
     if url.strip().startswith("*") or url.strip().endswith("*"):
         raise QueryError(f"{printable(url[:200])!r} is not the URL of one page; captures of many: catalogue query")
-    search = _Search(session, [listed.get(crawl, Crawl(crawl)) for crawl in chosen], max_requests, approve or _refuse)
+    searched = [listed.get(crawl, Crawl(crawl)) for crawl in chosen]
+    search = _Search(session, searched, max_requests, approve or _refuse, session.spending())
     return search.page(url, None if at is None else _interval(at), follow=follow)
 
 
@@ -169,6 +170,8 @@ class _Search:
     crawls: list[Crawl]
     allowed: int
     approve: Callable[[GetEstimate], None]
+    spent: Callable[[], tuple[int, int]]
+    """Returns requests and bytes of the search so far."""
     searched: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     empty: list[str] = field(default_factory=list)
@@ -176,10 +179,8 @@ class _Search:
     visited: set[tuple[str, int]] = field(default_factory=set)
     substitutions: list[str] = field(default_factory=list)
     """A sentence for each URL of which only captures of another URL with the same key were found."""
-    before: tuple[int, int] = (0, 0)
 
     def page(self, url: str, at: tuple[int, int] | None, *, follow: bool) -> Page:
-        self.before = self.session.spent
         redirects: list[Capture] = []
         found = self.nearest(url, at)
         while True:
@@ -197,7 +198,7 @@ class _Search:
             self.searched.clear()
             self.empty.clear()
             found = self.nearest(url, (found.time, found.time + 1), redirected_in=found.crawl)
-        requests, received = (now - then for now, then in zip(self.session.spent, self.before, strict=True))
+        requests, received = self.spent()
         record = record or self.record(found)
         files, notes = tuple(self.index_files), tuple(self.notes)
         substitutions = tuple(self.substitutions)
@@ -285,7 +286,7 @@ class _Search:
 
     def check(self, planned: Priced, crawl: str, *, only_exact: bool) -> None:
         """Ask for approval if a plan and the record take more requests than are allowed."""
-        spent, received = (now - then for now, then in zip(self.session.spent, self.before, strict=True))
+        spent, received = self.spent()
         requests = spent + planned.requests + 1
         if requests > self.allowed:
             if only_exact:

@@ -259,11 +259,7 @@ class Budget:
 
     def approve(self, captures: "Captures", options: "Common") -> "Captures":
         """Check the cost of captures before they are read; see ``confirm``."""
-        before, allowed = captures.spent, self
-
-        def spent() -> tuple[int, int]:
-            requests, received = (now - then for now, then in zip(captures.spent, before, strict=True))
-            return requests, received
+        spent, allowed = captures.spending(), self
 
         def agree(plan: "ReadPlan") -> None:
             allowed.after(*spent()).check_plan(plan)

@@ -216,11 +216,10 @@ def _write_folder(
     found = select_captures(catalogue, options, parameters, budget)
     plans = [found.plan]
     states = crawl_states(catalogue.session, found.question)
-    start, allowed = found.spent, budget
+    spent, allowed = found.spending(), budget
 
     def agree(plan: "ReadPlan") -> None:
-        spent = (now - then for now, then in zip(found.spent, start, strict=True))
-        allowed.after(*spent).check_plan(plan)
+        allowed.after(*spent()).check_plan(plan)
 
     with open_output_folder(folder, format_, describe_query(found.question, parameters)) as output:
         crawls = output.missing(states)

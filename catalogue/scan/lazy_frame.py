@@ -89,11 +89,11 @@ class _Source:
                     return
 
     def _batches(self, captures: Captures) -> Generator[pa.RecordBatch, None, None]:
-        session, before = self._session, self._session.spent
+        spent = self._session.spending()
 
         def check(plan: ReadPlan | None = None) -> None:
             """Compare what was read, and with a plan what it needs, with the limits."""
-            requests, received = (after - start for after, start in zip(session.spent, before, strict=True))
+            requests, received = spent()
             more, more_bytes = plan.committed if plan else (0, 0)
             if requests + more > self._max_requests or received + more_bytes > self._max_bytes:
                 if plan:

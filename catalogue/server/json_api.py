@@ -196,23 +196,24 @@ def _fetch(request: PlannedRequest, wave: int) -> dict[str, Any]:
 
 
 def _captures(session: Session, query: CaptureQuery) -> dict[str, Any]:
-    requests, size = session.requests, session.bytes
+    spent = session.spending()
 
     def agree(plan: ReadPlan) -> None:
         check_memory(captures, plan)
-        _check_cost(plan, session.requests - requests, session.bytes - size)
+        _check_cost(plan, *spent())
 
     captures = _limited(find_captures(session, query))
     captures = captures.agreed(agree)
     rows = [to_json(row) for batch in captures.batches(warn=False) for row in batch.to_pylist()]
+    requests, received = spent()
     return {
         "captures": rows,
         "limited": len(rows) == query.limit,
         "complete": captures.complete,
         "missing": list(captures.plan.missing),
         "plan": captures.plan.summary(),
-        "requests": session.requests - requests,
-        "bytes": session.bytes - size,
+        "requests": requests,
+        "bytes": received,
     }
 
 

@@ -120,13 +120,10 @@ class Service:
 
         It returns None if other queries than the next one have run: they share the source.
         """
-        pending, submitted, before = len(self._clients), self._submitted, self._first.spent
+        pending, submitted, spent = len(self._clients), self._submitted, self._first.spending()
 
         def read() -> tuple[int, int] | None:
-            if pending or self._submitted > submitted + 1:
-                return None
-            requests, received = self._first.spent
-            return requests - before[0], received - before[1]
+            return None if pending or self._submitted > submitted + 1 else spent()
 
         return read
 
