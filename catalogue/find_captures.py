@@ -6,7 +6,7 @@ from functools import cache, partial
 
 from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
-from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR, Crawl
+from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import CatalogueError, QueryError, UncoveredColumns
 from catalogue.formatting import join_first
@@ -16,9 +16,8 @@ from catalogue.plan.question import CrawlIndexes, Question
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.selection import Selection, crawl_list, not_stored, select
+from catalogue.selection import Selection, crawl_list, known_crawls, not_stored, select
 from catalogue.session import Session
-from catalogue.store.stored_lists import stored_crawl_list
 
 
 def find_captures(session: Session, query: Query) -> Captures:
@@ -79,7 +78,7 @@ def crawl_indexes(
         raise error.because(f"the CDX index has no column {join_first(uncovered)}") if index == AUTO else error
     page_indexes = session.page_indexes if shown else None
     reading, cost = (lambda: session.reading), session.cost()
-    listed = _listed_times(session, query)
+    listed = known_crawls(session) if (query.from_ms, query.to_ms) != (None, None) else {}
 
     @cache
     def indexes_of(crawl: str) -> CrawlIndexes:
@@ -106,14 +105,7 @@ def crawl_indexes(
     return indexes_of
 
 
-def _listed_times(session: Session, query: ResolvedQuery) -> dict[str, Crawl]:
-    """Return the stored list of crawls by name, if the query has times."""
-    if (query.from_ms, query.to_ms) == (None, None) or not session.store_path.exists():
-        return {}
-    return {crawl.id: crawl for crawl in stored_crawl_list(session.store)}
-
-
 def _listed(session: Session) -> list[str]:
     with suppress(CatalogueError):
-        return [crawl.id for crawl in crawl_list(session).crawls]
+        return [*crawl_list(session).crawls]
     return []

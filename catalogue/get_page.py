@@ -17,9 +17,8 @@ from catalogue.query.query import Query
 from catalogue.records.page import Page
 from catalogue.records.record import Record
 from catalogue.records.references import cleaned_reference, location_of, redirect_target
-from catalogue.selection import select_listed
+from catalogue.selection import known_crawls, select_listed
 from catalogue.session import Session
-from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.surt import same_url, similar_url
 
 MAX_REQUESTS = 20
@@ -64,7 +63,7 @@ def get_page(
 ) -> Page:
     """Get an archived page; see ``Catalogue.get``."""
     chosen = select_listed(session, "all" if crawls is None else crawls)
-    listed = {crawl.id: crawl for crawl in stored_crawl_list(session.store)} if session.store_path.exists() else {}
+    listed = known_crawls(session)
     if url.strip().startswith("*") or url.strip().endswith("*"):
         raise QueryError(f"{printable(url[:200])!r} is not the URL of one page; captures of many: catalogue query")
     searched = [listed.get(crawl, Crawl(crawl)) for crawl in chosen]

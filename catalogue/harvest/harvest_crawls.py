@@ -288,7 +288,7 @@ def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
     plain = list(plain_names(words))
     select_crawls(plain, known_crawls(session))
     if len(plain) < len(words):
-        return select_crawls(words, [crawl.id for crawl in crawl_list(session).crawls])
+        return select_crawls(words, crawl_list(session).crawls)
     with suppress(SourceError, FormatError):
         update_crawl_list(session, None, attempts=1)
     return select_crawls(words, [])

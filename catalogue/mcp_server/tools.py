@@ -33,15 +33,15 @@ _TOO_LONG = f"texts longer than {MAX_VALUE:,} characters are cut, and end with {
 def crawls(arguments: models.CrawlsArguments, call: "Calls") -> models.CrawlsAnswer:
     """List crawls; fetch the list if it is older than a day and requests are left."""
     from catalogue.reports import crawl_rows  # noqa: PLC0415
-    from catalogue.selection import crawl_list  # noqa: PLC0415 - a call imports what it needs
-    from catalogue.store.stored_lists import crawl_list_age, listed_crawls  # noqa: PLC0415
+    from catalogue.selection import crawl_list, known_crawls  # noqa: PLC0415 - a call imports what it needs
+    from catalogue.store.stored_lists import crawl_list_age  # noqa: PLC0415
 
     session = call.session
     try:
         with call.within(call.left):
             complete = crawl_list(session).complete
     except (OverBudget, SourceError, FormatError) as error:
-        if not (session.store_path.exists() and listed_crawls(session.store)):
+        if not known_crawls(session):
             raise
         complete = False
         call.notes.append(f"the list of crawls was not updated: {error}")
