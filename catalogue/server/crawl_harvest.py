@@ -22,8 +22,7 @@ from catalogue.errors import (
 )
 from catalogue.harvest.harvest_crawls import harvest_crawls
 from catalogue.progress import Progress
-from catalogue.reports import crawl_names
-from catalogue.selection import crawl_list
+from catalogue.selection import crawl_list, stored_crawls
 from catalogue.session import Session
 
 _LIST_SECONDS = 600.0
@@ -51,8 +50,7 @@ class KnownCrawls:
                 self._listed = listed
                 self._valid_until = time.monotonic() + _LIST_SECONDS
             listed = self._listed
-        stored = {*crawl_names(session), *session.block_lists.stored}
-        crawls = {name: Crawl(name) for name in stored} | listed
+        crawls = {name: Crawl(name) for name in stored_crawls(session)} | listed
         return {name: crawls[name] for name in newest_first(crawls)}
 
     def find(self, session: Session, name: str) -> Crawl:

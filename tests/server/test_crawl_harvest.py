@@ -136,6 +136,10 @@ def test_stored_crawls_that_are_not_listed_are_not_the_latest(settings: Settings
     with serving(tmp_path / "data", settings) as address:
         assert get(address, f"/{crawl}-index?url=example.com/*").status == 200
         assert "CC-MAIN-2013-20" in get(address, "/latest-index?url=example.com/*").json["message"]
+    rmtree(source / "cc-index" / "table")
+    harvested_in_part(tmp_path / "requested", settings, crawl)  # every file fails
+    with serving(tmp_path / "requested", settings) as address:
+        assert [each["id"] for each in get(address, "/collinfo.json").json] == [crawl, "CC-MAIN-2013-20"]
 
 
 @in_soak
