@@ -126,10 +126,8 @@ def update_tables(
 def _update_database(
     session: Session, decoded: Mapping[str, FooterRows] = MappingProxyType({}), values: Sequence[str] = ()
 ) -> None:
-    from catalogue.metadata_db.refresh import refresh
-
     update_tables(session, decoded, values)
-    refresh(session.database_path, session.store, session.dataset)
+    session.updated_database()
 
 
 def harvest_crawls(
