@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from catalogue.captures import Captures
-from catalogue.commoncrawl.crawls import STORED, parse_crawl_words, plain_names
+from catalogue.commoncrawl.crawls import STORED
 from catalogue.errors import NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import to_json
@@ -107,9 +107,7 @@ async def query(request: Request, parameters: Annotated[models.QueryParameters, 
 
     def answer(session: Session) -> dict[str, Any]:
         found = _captures(session, CaptureQuery.of(**parameters.query()))
-        service_of(request).check_complete(
-            plain_names(parse_crawl_words(parameters.crawls or (), ())), found["missing"]
-        )
+        service_of(request).check_complete(parameters.crawls or (), found["missing"])
         return found
 
     return await _answer(request, answer)

@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from catalogue import formatting
-from catalogue.commoncrawl.crawls import STORED, plain_names
+from catalogue.commoncrawl.crawls import STORED
 from catalogue.errors import (
     CatalogueError,
     Harvesting,
@@ -243,7 +243,7 @@ async def _search(request: Request) -> Response:
             status, message, _ = describe_error(request, error)
             name = "unique" if isinstance(error, UnknownColumn | UncoveredColumns) else "crawl"
             return page(status, form=replace(form, errors={name: message}))
-        service_of(request).check_complete(plain_names(query.crawls), found["plan"].missing)
+        service_of(request).check_complete(query.crawls, found["plan"].missing)
     except Harvesting as error:
         headers = {"Retry-After": str(_POLL_SECONDS), "Content-Security-Policy": _waiting_policy()}
         return _page(request, "waiting.html", 503, headers, form=form, harvest=error, seconds=_POLL_SECONDS)

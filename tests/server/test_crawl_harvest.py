@@ -255,6 +255,18 @@ def test_harvests_requested_crawl(
         assert get(address, f"/{crawl}-index?url=example.com/*").body == answer.body
 
 
+@pytest.mark.parametrize(
+    "path", ["/search?url=*.example.com&subset=all&crawl={}", "/api/query?url=*.com&subset=all&crawl={}"]
+)
+def test_harvests_the_rest_of_a_crawl_by_its_short_name(
+    without_cdx: Settings, crawl: str, path: str, tmp_path: Path
+) -> None:
+    harvested_in_part(tmp_path, without_cdx, crawl)
+    with serving(tmp_path, without_cdx, on_demand=True) as address:
+        answer = get(address, path.format(crawl.removeprefix("CC-MAIN-")))
+    assert (answer.status, crawl in answer.text) == (503, True)
+
+
 CRAWL_OF_PATH = {path: f"CC-MAIN-2022-{week:02}" for week, path in enumerate(PATHS, 5)}
 """A crawl for each API."""
 
