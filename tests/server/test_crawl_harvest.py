@@ -136,10 +136,6 @@ def test_stored_crawls_that_are_not_listed_are_not_the_latest(settings: Settings
     with serving(tmp_path / "data", settings) as address:
         assert get(address, f"/{crawl}-index?url=example.com/*").status == 200
         assert "CC-MAIN-2013-20" in get(address, "/latest-index?url=example.com/*").json["message"]
-    rmtree(source / "cc-index" / "table")
-    harvested_in_part(tmp_path / "requested", settings, crawl)  # every file fails
-    with serving(tmp_path / "requested", settings) as address:
-        assert [each["id"] for each in get(address, "/collinfo.json").json] == [crawl, "CC-MAIN-2013-20"]
 
 
 @in_soak
@@ -265,6 +261,15 @@ def test_harvests_the_rest_of_a_crawl_by_its_short_name(
     with serving(tmp_path, without_cdx, on_demand=True) as address:
         answer = get(address, path.format(crawl.removeprefix("CC-MAIN-")))
     assert (answer.status, crawl in answer.text) == (503, True)
+
+
+def test_knows_crawls_whose_harvest_stored_no_file(settings: Settings, crawl: str, tmp_path: Path) -> None:
+    source = copytree(settings.source, tmp_path / "source")
+    (source / COLLINFO).write_bytes(b'[{"id": "CC-MAIN-2013-20"}]')
+    rmtree(source / "cc-index" / "table")
+    reading = replace(settings, source=str(source))
+    with serving(harvested_in_part(tmp_path / "data", reading, crawl), reading) as address:
+        assert [each["id"] for each in get(address, "/collinfo.json").json] == [crawl, "CC-MAIN-2013-20"]
 
 
 CRAWL_OF_PATH = {path: f"CC-MAIN-2022-{week:02}" for week, path in enumerate(PATHS, 5)}
