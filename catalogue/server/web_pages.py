@@ -203,7 +203,11 @@ async def _site_report(request: Request) -> Response:
             return captures.count_by_crawl(), "", captures.plan.missing
         return {}, captures.plan.price, ()
 
-    report = await run_query(request, lambda session: site_report(session, url, crawl=crawl, approve=check))
+    def approve(plan: ReadPlan) -> None:
+        check(plan)
+        service_of(request).check_complete([crawl], plan.missing)
+
+    report = await run_query(request, lambda session: site_report(session, url, crawl=crawl, approve=approve))
     counts, price, missing = dict[str, int](), "", tuple[str, ...]()
     with suppress(NotHarvested):
         counts, price, missing = await run_query(request, counted)

@@ -251,16 +251,21 @@ def test_harvests_requested_crawl(
         assert get(address, f"/{crawl}-index?url=example.com/*").body == answer.body
 
 
-@pytest.mark.parametrize(
-    "path", ["/search?url=*.example.com&subset=all&crawl={}", "/api/query?url=*.com&subset=all&crawl={}"]
+OF_PART = (
+    *("/search?url=*.example.com&subset=all&crawl={}", "/site?url=example.com&crawl={}"),
+    "/api/query?url=*.com&subset=all&crawl={}",
 )
-def test_harvests_the_rest_of_a_crawl_by_its_short_name(
+
+
+@pytest.mark.parametrize("path", OF_PART)
+def test_incomplete_answers_are_refused_or_harvested_by_short_names(
     without_cdx: Settings, crawl: str, path: str, tmp_path: Path
 ) -> None:
     harvested_in_part(tmp_path, without_cdx, crawl)
-    with serving(tmp_path, without_cdx, on_demand=True) as address:
-        answer = get(address, path.format(crawl.removeprefix("CC-MAIN-")))
-    assert (answer.status, crawl in answer.text) == (503, True)
+    for status, option in ((422, "strict"), (503, "on_demand")):
+        with serving(tmp_path, without_cdx, **{option: True}) as address:
+            answer = get(address, path.format(crawl.removeprefix("CC-MAIN-")))
+        assert (answer.status, crawl in answer.text) == (status, True)
 
 
 def test_knows_crawls_whose_harvest_stored_no_file(settings: Settings, crawl: str, tmp_path: Path) -> None:
