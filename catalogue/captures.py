@@ -67,10 +67,9 @@ class Captures(ReprMixin):
         """Return the plan, with the cost of the other index where both can answer."""
         return self.question.plan(counts=self._counts, explain=True)
 
-    @property
-    def spent(self) -> tuple[int, int]:
-        """Requests and bytes of the session so far."""
-        return self._session.spent
+    def spending(self) -> Callable[[], tuple[int, int]]:
+        """Start to count; the result returns requests and bytes of the session since then."""
+        return self._session.spending()
 
     @property
     def reads_in_turn(self) -> bool:

@@ -109,5 +109,5 @@ def crawl_indexes(
 
 def _listed(session: Session) -> list[str]:
     with suppress(CatalogueError):
-        return [crawl.id for crawl in crawl_list(session).crawls]
+        return [*crawl_list(session).crawls]
     return []

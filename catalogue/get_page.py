@@ -17,9 +17,8 @@ from catalogue.query.query import Query
 from catalogue.records.page import Page
 from catalogue.records.record import Record
 from catalogue.records.references import cleaned_reference, location_of, redirect_target
-from catalogue.selection import select_listed
+from catalogue.selection import known_crawls, select_listed
 from catalogue.session import Session
-from catalogue.store.stored_lists import stored_crawl_list
 from catalogue.surt import same_url, similar_url
 
 MAX_REQUESTS = 20
@@ -64,10 +63,11 @@ def get_page(
 ) -> Page:
     """Get an archived page; see ``Catalogue.get``."""
     chosen = select_listed(session, "all" if crawls is None else crawls)
-    listed = {crawl.id: crawl for crawl in stored_crawl_list(session.store)} if session.store_path.exists() else {}
+    listed = known_crawls(session)
     if url.strip().startswith("*") or url.strip().endswith("*"):
         raise QueryError(f"{printable(url[:200])!r} is not the URL of one page; captures of many: catalogue query")
-    search = _Search(session, [listed.get(crawl, Crawl(crawl)) for crawl in chosen], max_requests, approve or _refuse)
+    searched = [listed.get(crawl, Crawl(crawl)) for crawl in chosen]
+    search = _Search(session, searched, max_requests, approve or _refuse, session.spending())
     return search.page(url, None if at is None else _interval(at), follow=follow)
 
 
@@ -169,6 +169,8 @@ class _Search:
     crawls: list[Crawl]
     allowed: int
     approve: Callable[[GetEstimate], None]
+    spent: Callable[[], tuple[int, int]]
+    """Returns requests and bytes of the search so far."""
     searched: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     empty: list[str] = field(default_factory=list)
@@ -176,10 +178,8 @@ class _Search:
     visited: set[tuple[str, int]] = field(default_factory=set)
     substitutions: list[str] = field(default_factory=list)
     """A sentence for each URL of which only captures of another URL with the same key were found."""
-    before: tuple[int, int] = (0, 0)
 
     def page(self, url: str, at: tuple[int, int] | None, *, follow: bool) -> Page:
-        self.before = self.session.spent
         redirects: list[Capture] = []
         found = self.nearest(url, at)
         while True:
@@ -197,7 +197,7 @@ class _Search:
             self.searched.clear()
             self.empty.clear()
             found = self.nearest(url, (found.time, found.time + 1), redirected_in=found.crawl)
-        requests, received = (now - then for now, then in zip(self.session.spent, self.before, strict=True))
+        requests, received = self.spent()
         record = record or self.record(found)
         files, notes = tuple(self.index_files), tuple(self.notes)
         substitutions = tuple(self.substitutions)
@@ -285,7 +285,7 @@ class _Search:
 
     def check(self, planned: Priced, crawl: str, *, only_exact: bool) -> None:
         """Ask for approval if a plan and the record take more requests than are allowed."""
-        spent, received = (now - then for now, then in zip(self.session.spent, self.before, strict=True))
+        spent, received = self.spent()
         requests = spent + planned.requests + 1
         if requests > self.allowed:
             if only_exact:

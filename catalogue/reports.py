@@ -3,7 +3,6 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from catalogue.errors import NotHarvested
 from catalogue.query.literals import with_literals
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
@@ -24,13 +23,6 @@ def sql_rows(session: Session, sql: str, *parameters: object) -> list[dict[str, 
 def frame(session: Session, sql: str, *parameters: object) -> "pd.DataFrame":
     with session.database() as connection:
         return connection.execute(sql, list(parameters)).df()
-
-
-def crawl_names(session: Session) -> tuple[str, ...]:
-    """Return the stored crawls, newest first; none if nothing is harvested."""
-    with suppress(NotHarvested):
-        return session.metadata().crawls
-    return ()
 
 
 def crawl_rows(session: Session) -> list[dict[str, Any]]:

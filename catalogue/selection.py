@@ -38,7 +38,7 @@ from catalogue.query.arguments import several
 from catalogue.session import Session
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_lists import crawl_list_age, listed_crawls, stored_crawl_list, stored_response
+from catalogue.store.stored_lists import crawl_list_age, listed_crawls, stored_response
 
 if TYPE_CHECKING:
     from catalogue.query.query import Query
@@ -57,9 +57,9 @@ _MOST_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class CrawlList:
-    """Crawls, newest first, and how complete the list is."""
+    """Crawls by name, newest first, and how complete the list is."""
 
-    crawls: list[Crawl]
+    crawls: dict[str, Crawl]
     """Listed crawls, and those found by their manifests."""
     found: tuple[str, ...] = ()
     warning: str | None = None
@@ -113,7 +113,7 @@ def fetch_crawl_list(
         SourceError: if no list is stored, and none can be fetched.
         FormatError: the same, if the source answered with something else.
     """
-    stored, age = stored_crawl_list(store, lists.url), crawl_list_age(store)
+    stored, age = listed_crawls(store, lists.url), crawl_list_age(store)
     if stored and age is not None and abs(age) < MAX_AGE:  # a clock may have been wrong
         return CrawlList(stored)
     try:
@@ -123,7 +123,7 @@ def fetch_crawl_list(
         found: list[str] = []
         complete = False
         if data is not None:
-            newest = newest_first(crawl.id for crawl in stored if has_columnar_index(crawl.id))[:1]
+            newest = newest_first(filter(has_columnar_index, stored))[:1]
             found, complete = _probe(data(), newest, now or datetime.now(UTC))
         if not (stored or found):
             raise
@@ -136,9 +136,9 @@ def fetch_crawl_list(
 
 
 def _incomplete(
-    stored: list[Crawl], age: timedelta | None, error: Exception, found: list[str], *, complete: bool
+    stored: dict[str, Crawl], age: timedelta | None, error: Exception, found: list[str], *, complete: bool
 ) -> CrawlList:
-    crawls = {crawl.id: crawl for crawl in [*map(Crawl, found), *stored]}
+    crawls = {crawl: Crawl(crawl) for crawl in found} | stored
     listed = "using the stored list" if stored else "no list is stored"
     if stored and age and age > timedelta():  # a clock may have been wrong
         ago = plural(age.days, "day") if age.days else plural(age.seconds // 3600, "hour")
@@ -146,7 +146,7 @@ def _incomplete(
     newer = f" and {', '.join(found)}, found on the data host" if found else ""
     missing = "" if complete else "; other crawls may exist: name one in full, such as CC-MAIN-2022-05"
     warning = f"cannot fetch the list of crawls ({error}); {listed}{newer}{missing}"
-    return CrawlList([crawls[name] for name in newest_first(crawls)], tuple(found), warning, complete)
+    return CrawlList({name: crawls[name] for name in newest_first(crawls)}, tuple(found), warning, complete)
 
 
 def _add_to_stored_list(store: Store, found: list[str]) -> None:
@@ -253,7 +253,7 @@ def _select_listed(session: Session, given: tuple[str, ...]) -> tuple[list[str],
             raise SourceError(
                 f"cannot fetch the list of crawls ({error}); name crawls, or use the stored ones: crawls='stored'"
             ) from error
-        listed = [crawl.id for crawl in found.crawls]
+        listed = found.crawls
         missing = () if found.complete or not found.warning else (found.warning,)
     for crawl in names:
         check_crawl_name(crawl, listed)
@@ -282,14 +282,14 @@ def _check_name(session: Session, crawl: str, listed: Collection[str]) -> None:
     if not listed or crawl in listed or may_be_unlisted(crawl, listed) or crawl in stored_crawls(session):
         return
     found = crawl_list(session)
-    listed = [each.id for each in found.crawls]
+    listed = found.crawls
     if found.complete and crawl not in listed and not may_be_unlisted(crawl, listed):
         raise UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, listed)}")
 
 
-def known_crawls(session: Session) -> list[str]:
-    """Return the crawls of the stored list, newest first."""
-    return listed_crawls(session.store) if session.store_path.exists() else []
+def known_crawls(session: Session) -> dict[str, Crawl]:
+    """Return the crawls of the stored list by name, newest first."""
+    return listed_crawls(session.store) if session.store_path.exists() else {}
 
 
 def stored_crawls(session: Session) -> list[str]:

@@ -45,13 +45,6 @@ _TEMPORARY_CACHE = 8 << 30
 """Bytes of a cache that is deleted with the session."""
 
 
-@dataclass(frozen=True, slots=True)
-class _SharedSources:
-    source: PoliteSource
-    reading: PoliteSource | CachedSource
-    rereading: PoliteSource | CachedSource
-
-
 @dataclass(eq=False, repr=False)
 class Session:
     """A data folder and a source; what is needed is opened at its first use. For one thread at a time."""
@@ -75,7 +68,8 @@ class Session:
     data: Path = field(init=False)
     store_path: Path = field(init=False)
     turns: Turns = field(default_factory=Turns, init=False)
-    _shared: _SharedSources | None = None
+    _shared: dict[str, PoliteSource | CachedSource] = field(default_factory=dict)
+    """The sources of the session that shares them, by the names of the properties."""
     _copied_database: Path | None = None
     """A temporary metadata database, where the data folder is read-only."""
     _shares: bool = field(default=False, init=False)
@@ -95,15 +89,17 @@ class Session:
             self.dataset_name = None
         self.data = self.folder / check_name(self.dataset_name) if self.dataset_name else self.folder
         self.store_path = self.data / STORE_NAME
+        self.__dict__.update(self._shared)
 
     def close(self) -> None:
         """Close everything, aborting requests; it is opened again at its next use."""
         self._snapshot = self._threads = self._copied_database = None
         self._opened.close()
         self._sources.clear()
-        for name in ("store", "dataset", "source", "reading", "rereading", "page_indexes", "workers", "block_lists"):
+        opened = ("store", "dataset", "source", "reading", "rereading", "page_indexes", "workers", "block_lists")
+        for name in (*opened, "temporary_folder"):
             self.__dict__.pop(name, None)
-        self.__dict__.pop("temporary_folder", None)
+        self.__dict__.update(self._shared)
 
     def abort(self) -> None:
         """End running requests and refuse others; for any thread."""
@@ -123,7 +119,7 @@ class Session:
                 self.__dict__.pop(name, None)
         if "store" in self.__dict__:
             self.writable_database()
-        return replace(self, _shared=self._shared or _SharedSources(self.source, self.reading, self.rereading))
+        return replace(self, _shared={name: getattr(self, name) for name in ("source", "reading", "rereading")})
 
     # Store and dataset
 
@@ -244,8 +240,6 @@ class Session:
 
     @cached_property
     def source(self) -> PoliteSource:
-        if self._shared:
-            return self._shared.source
         source = self.open_source(self.settings.source)
         self._opened.callback(source.close)
         return source
@@ -278,8 +272,6 @@ class Session:
     @cached_property
     def reading(self) -> PoliteSource | CachedSource:
         """The source for reading captures, with the cache on disk."""
-        if self._shared:
-            return self._shared.reading
         is_local = "://" not in self.settings.source
         if is_local or self.executor or not (self.settings.cache_size or self._shares):
             return self.source
@@ -288,8 +280,6 @@ class Session:
     @cached_property
     def rereading(self) -> PoliteSource | CachedSource:
         """The source for reading the same pages repeatedly, with a temporary cache if there is no other."""
-        if self._shared:
-            return self._shared.rereading
         has_cache = isinstance(self.reading, CachedSource) and self.settings.cache_size
         if "://" not in self.settings.source or has_cache:
             return self.reading
@@ -324,10 +314,14 @@ class Session:
     @property
     def spent(self) -> tuple[int, int]:
         """Requests and bytes so far, with those of workers."""
-        source = self._shared.source if self._shared else self.__dict__.get("source")
-        used = [source, self.__dict__.get("workers")]
+        used = [self.__dict__.get("source"), self.__dict__.get("workers")]
         requests, received = (sum(getattr(each, name) for each in used if each) for name in ("requests", "bytes"))
         return self._closed_sources[0] + requests, self._closed_sources[1] + received
+
+    def spending(self) -> Callable[[], tuple[int, int]]:
+        """Start to count; the result returns requests and bytes since then."""
+        requests, received = self.spent
+        return lambda: (self.requests - requests, self.bytes - received)
 
     # Reading
 

@@ -195,7 +195,7 @@ class _Examination:
     def _examine_list(self) -> list[str]:
         try:
             response = self._lists.get(COLLINFO)
-            crawls = [crawl.id for crawl in parse_collinfo(response.body)]
+            crawls = [*parse_collinfo(response.body)]
         except CatalogueError as error:
             self.failure = None if isinstance(error, NotFound) else error
             self._add("list of crawls", str(error), "latest, all and ranges of crawls need it; names of crawls do not")

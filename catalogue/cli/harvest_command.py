@@ -13,7 +13,6 @@ from catalogue.cli.options import (
     OneOf,
     complete_listed_crawls,
     complete_subsets,
-    confirm,
     confirmed,
     crawl_option,
     crawls_option,
@@ -204,8 +203,8 @@ def _confirm_harvest(catalogue: "Catalogue", crawls: Sequence[str], parameters: 
     if len(words) == len([*plain_names(words)]) <= 1 and not parameters["values"]:
         return
     needed = catalogue.harvest_estimate(crawls, **parameters)
-    if (needed.crawls > 1 or parameters["values"]) and not Budget(yes=False).covers(needed.requests, needed.bytes):
-        confirm(f"this harvests {needed.summary}", "choose fewer crawls")
+    if needed.crawls > 1 or parameters["values"]:
+        Budget(yes=False).ask(needed.requests, needed.bytes, f"this harvests {needed.summary}", "choose fewer crawls")
 
 
 def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None:
@@ -277,8 +276,8 @@ def backfill(
             if json_:
                 as_json(_rounded(needed))
             return 0
-        if not Budget(yes).covers(needed.requests, min(needed.bytes, max_bytes or needed.bytes)):
-            confirm(f"this takes {cost}", "set a --budget")
+        most = min(needed.bytes, max_bytes or needed.bytes)
+        Budget(yes).ask(needed.requests, most, f"this takes {cost}", "set a --budget")
         with resumable():
             done = filling.run(budget=max_bytes)
         catalogue.session.updated_database()

@@ -245,25 +245,29 @@ class Budget:
             self, max_requests=max(0, self.max_requests - requests), max_bytes=max(0, self.max_bytes - received)
         )
 
-    def check(self, cost: Priced) -> None:
-        """Ask the user to confirm a cost that exceeds the budget; see ``confirm``."""
-        if not self.covers(cost.requests, cost.bytes):
-            confirm(f"this takes {format_cost(cost)}")
+    def ask(self, requests: int, received: int, action: str, advice: str = "narrow the query") -> "Budget":
+        """Ask the user to confirm an action that exceeds the budget; see ``confirm``.
+
+        Return the budget for what follows: twice the confirmed cost.
+        """
+        if self.covers(requests, received):
+            return self
+        confirm(action, advice)
+        return replace(self, max_requests=2 * requests, max_bytes=2 * received)
+
+    def check(self, cost: Priced) -> "Budget":
+        """Ask the user to confirm a cost that exceeds the budget; see ``ask``."""
+        return self.ask(cost.requests, cost.bytes, f"this takes {format_cost(cost)}")
 
     def check_plan(self, plan: "ReadPlan") -> None:
-        """Ask the user to confirm a plan whose cost may exceed the budget; see ``confirm``."""
-        if not self.covers(*plan.committed):
-            most, _ = plan.committed
-            perhaps = f", perhaps up to {most:,} requests" if plan.searched and most > plan.requests else ""
-            confirm(f"this takes {format_cost(plan)}{perhaps}")
+        """Ask the user to confirm a plan whose cost may exceed the budget; see ``ask``."""
+        most, received = plan.committed
+        perhaps = f", perhaps up to {most:,} requests" if plan.searched and most > plan.requests else ""
+        self.ask(most, received, f"this takes {format_cost(plan)}{perhaps}")
 
     def approve(self, captures: "Captures", options: "Common") -> "Captures":
         """Check the cost of captures before they are read; see ``confirm``."""
-        before, allowed = captures.spent, self
-
-        def spent() -> tuple[int, int]:
-            requests, received = (now - then for now, then in zip(captures.spent, before, strict=True))
-            return requests, received
+        spent, allowed = captures.spending(), self
 
         def agree(plan: "ReadPlan") -> None:
             allowed.after(*spent()).check_plan(plan)
@@ -273,9 +277,8 @@ class Budget:
         def meter() -> None:
             nonlocal allowed
             requests, received = spent()
-            if not allowed.covers(requests, received):
-                confirm(f"{plural(requests, 'request')} and {size(received)} were not enough for --limit")
-                allowed = replace(allowed, max_requests=2 * requests, max_bytes=2 * received)
+            action = f"{plural(requests, 'request')} and {size(received)} were not enough for --limit"
+            allowed = allowed.ask(requests, received, action)
 
         return captures.agreed(agree, meter)
 
@@ -284,7 +287,7 @@ class Budget:
             options.say(f"{plural(plan.row_groups, 'row group')}: {format_cost(plan)}")
 
 
-def confirm(action: str, advice: str = "narrow the query") -> None:
+def confirm(action: str, advice: str) -> None:
     """Ask the user to confirm an action, such as ``this takes 600 requests``.
 
     Raises:

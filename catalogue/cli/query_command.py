@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from catalogue.cli.options import (
     Budget,
     OneOf,
     budget_options,
-    confirm,
     format_for,
     harvest_option,
     json_option,
@@ -216,20 +214,17 @@ def _write_folder(
     found = select_captures(catalogue, options, parameters, budget)
     plans = [found.plan]
     states = crawl_states(catalogue.session, found.question)
-    start, allowed = found.spent, budget
+    spent, allowed = found.spending(), budget
 
     def agree(plan: "ReadPlan") -> None:
-        spent = (now - then for now, then in zip(found.spent, start, strict=True))
-        allowed.after(*spent).check_plan(plan)
+        allowed.after(*spent()).check_plan(plan)
 
     with open_output_folder(folder, format_, describe_query(found.question, parameters)) as output:
         crawls = output.missing(states)
         if crawls:
             needed = captures_for(catalogue, parameters | {"crawls": crawls}).plan
-            budget.check(needed)
+            allowed = budget.check(needed)
             budget.show(needed, options)
-            if not budget.covers(needed.requests, needed.bytes):
-                allowed = replace(budget, max_requests=2 * needed.requests, max_bytes=2 * needed.bytes)
         else:
             options.say(f"{folder} already has the captures of {plural(len(states), 'crawl')}")
         with resumable():
@@ -283,8 +278,7 @@ def old_index(
         index = catalogue.old_index(path)
         extents = [index.find(pattern) for pattern in patterns]
         requests, needed = map(sum, zip(*(index.cost(extent, limit=limit) for extent in extents), strict=True))
-        if not budget.covers(requests, needed):
-            confirm(f"this takes {plural(requests, 'request')}, {size(needed)}")
+        budget.ask(requests, needed, f"this takes {plural(requests, 'request')}, {size(needed)}")
         count = 0
         for extent in extents:
             for found in index.captures(extent, limit=None if limit is None else limit - count):

@@ -18,7 +18,6 @@ from catalogue.cli.options import (
     OneOf,
     budget_options,
     complete_columns,
-    confirm,
     format_for,
     harvest_option,
     query_options,
@@ -152,11 +151,8 @@ def _confirmation(
         nonlocal allowed
         made, received = catalogue.requests, catalogue.bytes
         so_far = f"{drawn.found:,} of {plural(drawn.size, 'capture')} found"
-        if not allowed.covers(made + plan.requests, received + plan.bytes):
-            confirm(
-                f"this takes {format_cost(plan)}" + (f", after {plural(made, 'request')}; {so_far}" if made else "")
-            )
-            allowed = replace(budget, max_requests=2 * (made + plan.requests), max_bytes=2 * (received + plan.bytes))
+        before = f", after {plural(made, 'request')}; {so_far}" if made else ""
+        allowed = allowed.ask(made + plan.requests, received + plan.bytes, f"this takes {format_cost(plan)}{before}")
         if sys.stderr.isatty() and not plan.indexes:
             options.say(f"{so_far}; reading {plural(plan.rows, 'row')}: {format_cost(plan)}")
 

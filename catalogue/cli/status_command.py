@@ -17,7 +17,6 @@ from catalogue.cli.options import (
     Budget,
     budget_options,
     complete_listed_crawls,
-    confirm,
     crawl_option,
     json_option,
 )
@@ -231,8 +230,8 @@ def verify(
     problems = [problem] if (problem := check_answer(read, file)) else []
     if read_source:
         with options.opened() as catalogue:
-            if not budget.covers(len(read.reads), read.bytes):
-                confirm(f"this takes {plural(len(read.reads), 'request')}, {size(read.bytes)}", "verify fewer ranges")
+            takes = f"this takes {plural(len(read.reads), 'request')}, {size(read.bytes)}"
+            budget.ask(len(read.reads), read.bytes, takes, "verify fewer ranges")
             problems += check_source(read, catalogue.session)
     if json_:
         as_json(

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -133,7 +133,7 @@ def _complete(name: str, known: Collection[str]) -> str:
     return fitting[0] if fitting else f"CC-MAIN-{name.lower()}"
 
 
-def select_crawls(words: Iterable[str], known: Sequence[str], *, every: bool = False) -> list[str]:
+def select_crawls(words: Iterable[str], known: Collection[str], *, every: bool = False) -> list[str]:
     """Return the crawls that words select, newest first; ranges include both ends.
 
     Full names need not be known. Crawls without a columnar index are only selected with ``every``, or by name. Where
@@ -222,8 +222,8 @@ class Crawl:
         return (earliest is None or last + _MARGIN >= earliest) and (latest is None or first - _MARGIN < latest)
 
 
-def parse_collinfo(data: bytes) -> list[Crawl]:
-    """Return the crawls of a ``collinfo.json``, newest first; items of another form are skipped."""
+def parse_collinfo(data: bytes) -> dict[str, Crawl]:
+    """Return the crawls of a ``collinfo.json`` by name, newest first; items of another form are skipped."""
     try:
         items = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -235,7 +235,7 @@ def parse_collinfo(data: bytes) -> list[Crawl]:
     }
     if not crawls:
         raise BadManifest("the list of crawls lists no crawl")
-    return [crawls[name] for name in newest_first(crawls)]
+    return {name: crawls[name] for name in newest_first(crawls)}
 
 
 def _time(text: object) -> datetime | None:

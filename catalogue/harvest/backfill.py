@@ -162,7 +162,7 @@ class _Filling:
         self._backfill = backfill
         self._budget = budget
         self._report = report
-        self._before, self._started = backfill.session.spent, time.monotonic()
+        self._spent, self._started = backfill.session.spending(), time.monotonic()
         self._planned: deque[tuple[FileMetadata, int]] = deque()
         """Files that are being read, and their bytes."""
 
@@ -202,7 +202,6 @@ class _Filling:
         else:
             progress.done += 1
             progress.row_groups += len(gaps.ordinals)
-        requests, size = self._backfill.session.spent
-        progress.requests, progress.bytes = requests - self._before[0], size - self._before[1]
+        progress.requests, progress.bytes = self._spent()
         progress.seconds = time.monotonic() - self._started
         self._report(progress)

@@ -124,16 +124,10 @@ def update_tables(
 
 
 def _update_database(
-    session: Session,
-    decoded: Mapping[str, FooterRows] = MappingProxyType({}),
-    *,
-    values: Sequence[str] = (),
-    stale: bool = False,
+    session: Session, decoded: Mapping[str, FooterRows] = MappingProxyType({}), values: Sequence[str] = ()
 ) -> None:
-    from catalogue.metadata_db.refresh import refresh
-
     update_tables(session, decoded, values)
-    refresh(session.database_path, session.store, session.dataset, stale=stale)
+    session.updated_database()
 
 
 def harvest_crawls(
@@ -191,7 +185,7 @@ def harvest_crawls(
                 update_tables(session, decoded)  # the database is updated when its values are stored, too
                 outcomes.append(_harvest_values(session, crawl, values, chosen_subsets, progress))
             elif added:
-                _update_database(session, decoded, stale=any(each.fetched for each in added))
+                _update_database(session, decoded)
             decoded.clear()
     return outcomes
 
@@ -209,7 +203,7 @@ def _harvest_values(
         columns = value_columns(session, values)
         return harvest_values(session, crawl, columns, subsets, report)
     finally:
-        _update_database(session, values=[crawl], stale=True)
+        _update_database(session, values=[crawl])
         session.forget_tables()
 
 
@@ -292,7 +286,7 @@ def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
     plain = list(plain_names(words))
     select_crawls(plain, known_crawls(session))
     if len(plain) < len(words):
-        return select_crawls(words, [crawl.id for crawl in crawl_list(session).crawls])
+        return select_crawls(words, crawl_list(session).crawls)
     with suppress(SourceError, FormatError):
         update_crawl_list(session, None, attempts=1)
     return select_crawls(words, [])

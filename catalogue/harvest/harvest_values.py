@@ -54,7 +54,7 @@ def harvest_values(
     listed = index.dictionary_pages(columns)
     at = Progress(crawl, listed, listed)
     outcome = Harvested(at, index=VALUES)
-    before, started = session.spent, time.monotonic()
+    spent, started = session.spending(), time.monotonic()
 
     with session.store.harvesting(crawl), closing(RequestThreads(session.source.connections)) as executor:
         requests = index.missing_dictionaries(columns)
@@ -81,8 +81,7 @@ def harvest_values(
                             f"{request.path}#{part.row_group}:{part.column}" for part in request.parts
                         )
                         at.done = min(at.listed, at.done + len(request.parts))
-                    spent = session.spent
-                    at.requests, at.bytes = spent[0] - before[0], spent[1] - before[1]
+                    at.requests, at.bytes = spent()
                     at.seconds = time.monotonic() - started
                     report(at)
                 left = index.missing_dictionaries(columns)

@@ -1,6 +1,6 @@
 """What to do next, by what is stored."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,7 +37,7 @@ def next_steps(session: Session) -> list[Step]:
             from catalogue.harvest.backfill import prepare_backfill
 
             price = format_cost(prepare_backfill(session).estimate)
-    listed = listed_crawls(session.store) if session.dataset == COMMON_CRAWL else []
+    listed = listed_crawls(session.store) if session.dataset == COMMON_CRAWL else {}
     age = crawl_list_age(session.store) if listed else None
     return list(steps(session.dataset, coverage, listed, age, price))
 
@@ -45,7 +45,7 @@ def next_steps(session: Session) -> list[Step]:
 def steps(
     dataset: Dataset,
     coverage: Sequence[Mapping[str, Any]],
-    listed: Sequence[str],
+    listed: Collection[str],
     list_age: timedelta | None,
     price: str,
 ) -> Iterator[Step]:

@@ -231,7 +231,7 @@ class _JoinRun:
 
     def run(self, folder: Path, output: Path, agree: Callable[[JoinEstimate], None] | None, most: float) -> Joined:
         """Do what is left if its cost is agreed to, with at most ``most`` bytes; ``output`` may be ``folder``."""
-        is_file, before, next_bytes = output != folder, self._session.spent, 0
+        is_file, spent, next_bytes = output != folder, self._session.spending(), 0
         ledger, parts = self._ledger, self._work / _PARTS if is_file or self._kind.collect else folder
         crawls = self._scope.selection.crawls
         is_current = all(ledger.slices(crawl, self._scope.state(crawl)) is not None for crawl in crawls)
@@ -255,7 +255,7 @@ class _JoinRun:
                 ledger.finish(rows, [output] if is_file else _own_files(folder))
         else:
             rows = ledger.rows or 0
-        requests, received = (after - start for after, start in zip(self._session.spent, before, strict=True))
+        requests, received = spent()
         about = ledger.input
         return Joined(
             output,

@@ -18,9 +18,8 @@ from starlette.requests import ClientDisconnect
 
 from catalogue.errors import CatalogueError, NotHarvested, OverBudget, QueryError, SourceError, TooExpensive
 from catalogue.mcp_server.calls import Calls
-from catalogue.mcp_server.captures_tools import crawls, plan, query, sample, sql_metadata
-from catalogue.mcp_server.page_tool import get_page
 from catalogue.mcp_server.tool_models import Answer, CallCost, ErrorAnswer, PageAnswer, first_error
+from catalogue.mcp_server.tools import crawls, get_page, plan, query, sample, sql_metadata
 from catalogue.mcp_server.untrusted import visible_values
 from catalogue.query.models import Arguments
 from catalogue.query.parameters import with_fields

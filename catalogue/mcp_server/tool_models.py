@@ -91,9 +91,6 @@ def first_error(errors: Iterable[Any], known: Iterable[str]) -> str:
     return f"invalid {name}: {error['msg']}"
 
 
-JsonValue = Any
-
-
 class CallCost(BaseModel):
     requests: Annotated[int, Field(description="requests to the source that this call made")]
     bytes: Annotated[int, Field(description="bytes that it received")]
@@ -158,7 +155,7 @@ class PlanAnswer(Answer):
 
 
 class CapturesAnswer(Answer):
-    captures: list[dict[str, JsonValue]]
+    captures: list[dict[str, Any]]
     next_offset: Annotated[int | None, Field(description="offset of the next call; null if there are no more")]
     complete: Annotated[bool, Field(description="whether everything that can match was read")]
     crawls_read: Annotated[list[str], Field(description="crawls of which everything that can match was read")]
@@ -172,7 +169,7 @@ class CapturesAnswer(Answer):
 
 
 class SampleAnswer(Answer):
-    captures: list[dict[str, JsonValue]]
+    captures: list[dict[str, Any]]
     complete: Annotated[bool, Field(description="whether the sample has the requested size, drawn from all files")]
     rows_drawn: int
     rows_total: Annotated[int, Field(description="rows that were drawn from")]
@@ -217,7 +214,7 @@ class PageAnswer(Answer):
 class SqlAnswer(Answer):
     columns: list[str]
     types: list[str]
-    rows: list[list[JsonValue]]
+    rows: list[list[Any]]
     more: Annotated[bool, Field(description="whether there are more rows, which LIMIT and OFFSET in the SQL return")]
     notice: str = NOTICE
 

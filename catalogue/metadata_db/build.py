@@ -127,7 +127,7 @@ class Build:
                 "last_fetch": _naive(crawl.last_fetch),
                 "has_table": has_columnar_index(crawl.id),
             }
-            for crawl in (parse_collinfo(value.data) if value else [])
+            for crawl in (parse_collinfo(value.data).values() if value else ())
         ]
 
     def _failures(self) -> list[dict[str, Any]]:

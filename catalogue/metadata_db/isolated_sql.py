@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,17 +44,6 @@ _TOO_LARGE = "the SQL took too much memory; read fewer rows, or aggregate them"
 _ONE_SELECT = "only one statement that reads is run, such as SELECT, FROM, DESCRIBE or SUMMARIZE"
 
 
-@dataclass(frozen=True, slots=True)
-class SqlRows:
-    """The first rows of a result, as values of JSON."""
-
-    columns: list[str]
-    types: list[str]
-    rows: list[list[Any]]
-    more: bool
-    cut: bool
-
-
 def run_isolated(
     path: Path,
     sql: str,
@@ -64,8 +52,8 @@ def run_isolated(
     characters: int,
     seconds: float = SECONDS,
     started: Callable[[Callable[[], None]], None] = lambda _: None,
-) -> SqlRows:
-    """Run one statement that reads the DuckDB file, for at most ``seconds``.
+) -> dict[str, Any]:
+    """Run one statement that reads the DuckDB file, for at most ``seconds``; see ``run_confined``.
 
     ``rows`` and ``characters`` limit the result. ``started`` is called with a function for any thread that ends the
     process.
@@ -98,7 +86,7 @@ def run_isolated(
     except ValueError as error:  # it was killed
         raise TooExpensive(_TOO_LARGE) from error
     if kind == "rows":
-        return SqlRows(**answer)
+        return dict(answer)
     raise _ERRORS.get(kind, QueryError)(answer)
 
 
@@ -116,7 +104,7 @@ def main() -> None:
     limit_resources(memory=_MORE_MEMORY, written=0)
     try:
         with readable(), closing(connect(Path(path))) as connection:
-            found: tuple[str, object] = ("rows", asdict(run_confined(connection, sql, rows, characters)))
+            found: tuple[str, object] = ("rows", run_confined(connection, sql, rows, characters))
     except CatalogueError as error:
         found = (type(error).__name__, str(error))
     except MemoryError:
@@ -124,8 +112,11 @@ def main() -> None:
     sys.stdout.buffer.write(json.dumps(found).encode())
 
 
-def run_confined(connection: duckdb.DuckDBPyConnection, sql: str, rows: int, characters: int) -> SqlRows:
-    """Run one statement that reads; the connection is confined afterwards, too."""
+def run_confined(connection: duckdb.DuckDBPyConnection, sql: str, rows: int, characters: int) -> dict[str, Any]:
+    """Run one statement that reads; the connection is confined afterwards, too.
+
+    Return names and types of the columns, the first rows as values of JSON, whether there are ``more``, and ``notes``.
+    """
     for setting in _SETTINGS:
         connection.execute(f"SET {setting}")
     try:
@@ -142,7 +133,7 @@ def run_confined(connection: duckdb.DuckDBPyConnection, sql: str, rows: int, cha
         raise QueryError(first_paragraph(error)[:_MAX_TEXT]) from error
 
 
-def _first_rows(connection: duckdb.DuckDBPyConnection, most: int, characters: int) -> SqlRows:
+def _first_rows(connection: duckdb.DuckDBPyConnection, most: int, characters: int) -> dict[str, Any]:
     described = connection.description or []
     rows: list[list[Any]] = []
     left, cut, more = characters, False, False
@@ -159,6 +150,10 @@ def _first_rows(connection: duckdb.DuckDBPyConnection, most: int, characters: in
         if more:
             break
         rows.append(values)
-    names = [str(name)[:_MAX_TEXT] for name, *_ in described]
-    types = [str(kind)[:_MAX_TEXT] for _, kind, *_ in described]
-    return SqlRows(names, types, rows, more, cut)
+    return {
+        "columns": [str(name)[:_MAX_TEXT] for name, *_ in described],
+        "types": [str(kind)[:_MAX_TEXT] for _, kind, *_ in described],
+        "rows": rows,
+        "more": more,
+        "notes": ["long texts are cut"] if cut else [],
+    }

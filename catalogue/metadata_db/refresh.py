@@ -53,21 +53,20 @@ def refresh(
     column_chunks: Iterable[str] = (),
     busy_seconds: float = 600.0,
     indexes: bool = True,
-    stale: bool = False,
     rebuild: bool = False,
 ) -> None:
     """Update the tables, and from them the database; add the column chunks of some crawls.
 
     ``busy_seconds`` is the maximum wait for another process that updates it. Without ``indexes``, it may lack page
-    indexes; ``stale`` says that it is known to be out of date. ``rebuild`` reads nothing of the old database and
-    replaces it even if a program has it open for writing, which keeps the old one.
+    indexes. ``rebuild`` reads nothing of the old database and replaces it even if a program has it open for writing,
+    which keeps the old one.
 
     Raises:
         DiskFailed: if it cannot be written; the old one stays.
         StoreLocked: if another program has it open for writing, or updates it for too long.
     """
     requested = set(column_chunks)
-    if not (requested or stale or rebuild) and is_fresh(path, store, indexes=indexes):
+    if not (requested or rebuild) and is_fresh(path, store, indexes=indexes):
         return
     from catalogue.metadata_db.build import Build
     from catalogue.tables.stored_crawls import StoredCrawls

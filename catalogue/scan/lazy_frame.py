@@ -3,7 +3,6 @@
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pyarrow as pa
@@ -11,6 +10,7 @@ from polars.io.plugins import register_io_source
 
 from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
+from catalogue.commoncrawl.capture import digits_of
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures, known_columns
@@ -24,7 +24,6 @@ from catalogue.scan.pushdown import Pushdown, push_down
 from catalogue.selection import Selection, select
 from catalogue.session import Session
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OF_POLARS = {"limit": ".head(…)", "unique": ".unique(…)", "latest": ".sort(…).unique(…, keep='last')"}
 _ADVICE = "narrow it by url_surtkey, url_host_registered_domain or crawl, or raise max_requests and max_bytes"
 
@@ -89,11 +88,11 @@ class _Source:
                     return
 
     def _batches(self, captures: Captures) -> Generator[pa.RecordBatch, None, None]:
-        session, before = self._session, self._session.spent
+        spent = self._session.spending()
 
         def check(plan: ReadPlan | None = None) -> None:
             """Compare what was read, and with a plan what it needs, with the limits."""
-            requests, received = (after - start for after, start in zip(session.spent, before, strict=True))
+            requests, received = spent()
             more, more_bytes = plan.committed if plan else (0, 0)
             if requests + more > self._max_requests or received + more_bytes > self._max_bytes:
                 if plan:
@@ -114,7 +113,8 @@ class _Source:
             return None
         query = replace(query, within=pushed.keys, where=(*query.where, *pushed.where))
         if (pushed.from_ms, pushed.to_ms) != (None, None):
-            query = replace(query, from_=_digits(first), to=_digits(last))
+            from_, to = (None if each is None else digits_of(each) for each in (first, last))
+            query = replace(query, from_=from_, to=to)
         return self._in_partitions(query, pushed) if pushed.paths else query
 
     def _in_partitions(self, query: Query, pushed: Pushdown) -> Query | None:
@@ -141,7 +141,3 @@ class _Source:
         if is_narrower and all(other == subsets for other in others):
             query = replace(query, subsets=tuple(sorted(subsets)))
         return query
-
-
-def _digits(milliseconds: int | None) -> str | None:
-    return None if milliseconds is None else f"{_EPOCH + timedelta(milliseconds=milliseconds):%Y%m%d%H%M%S}"

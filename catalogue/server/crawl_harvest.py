@@ -22,8 +22,7 @@ from catalogue.errors import (
 )
 from catalogue.harvest.harvest_crawls import harvest_crawls
 from catalogue.progress import Progress
-from catalogue.reports import crawl_names
-from catalogue.selection import crawl_list
+from catalogue.selection import crawl_list, stored_crawls
 from catalogue.session import Session
 
 _LIST_SECONDS = 600.0
@@ -37,7 +36,7 @@ class KnownCrawls:
     """Crawls that are listed by the source or stored."""
 
     def __init__(self) -> None:
-        self._listed: list[Crawl] = []
+        self._listed: dict[str, Crawl] = {}
         self._valid_until = -math.inf
         self._lock = Lock()
 
@@ -45,22 +44,20 @@ class KnownCrawls:
         """Return crawls by name, newest first; only stored ones if the source does not answer."""
         with self._lock:
             if time.monotonic() >= self._valid_until:
-                listed: list[Crawl] = []
+                listed: dict[str, Crawl] = {}
                 with suppress(SourceError, FormatError):
                     listed = crawl_list(session).crawls
                 self._listed = listed
                 self._valid_until = time.monotonic() + _LIST_SECONDS
             listed = self._listed
-        stored = {*crawl_names(session), *session.block_lists.stored}
-        crawls = {name: Crawl(name) for name in stored} | {each.id: each for each in listed}
+        crawls = {name: Crawl(name) for name in stored_crawls(session)} | listed
         return {name: crawls[name] for name in newest_first(crawls)}
 
     def find(self, session: Session, name: str) -> Crawl:
         """Return a crawl; ``latest`` is the newest listed one."""
         crawls = self.get(session)
         if name == "latest":
-            listed = [each.id for each in self._listed]
-            name = next(filter(has_columnar_index, listed or crawls), name)
+            name = next(filter(has_columnar_index, self._listed or crawls), name)
         if name not in crawls:
             like = closest_crawl(name, crawls)
             hint = f"did you mean {like}? " if like in {*crawls, "latest"} - {name} else ""

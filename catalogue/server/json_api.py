@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from catalogue.captures import Captures
-from catalogue.commoncrawl.crawls import STORED, parse_crawl_words, plain_names
+from catalogue.commoncrawl.crawls import STORED
 from catalogue.errors import NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import to_json
@@ -107,9 +107,7 @@ async def query(request: Request, parameters: Annotated[models.QueryParameters, 
 
     def answer(session: Session) -> dict[str, Any]:
         found = _captures(session, CaptureQuery.of(**parameters.query()))
-        service_of(request).check_complete(
-            plain_names(parse_crawl_words(parameters.crawls or (), ())), found["missing"]
-        )
+        service_of(request).check_complete(parameters.crawls or (), found["missing"])
         return found
 
     return await _answer(request, answer)
@@ -196,23 +194,24 @@ def _fetch(request: PlannedRequest, wave: int) -> dict[str, Any]:
 
 
 def _captures(session: Session, query: CaptureQuery) -> dict[str, Any]:
-    requests, size = session.requests, session.bytes
+    spent = session.spending()
 
     def agree(plan: ReadPlan) -> None:
         check_memory(captures, plan)
-        _check_cost(plan, session.requests - requests, session.bytes - size)
+        _check_cost(plan, *spent())
 
     captures = _limited(find_captures(session, query))
     captures = captures.agreed(agree)
     rows = [to_json(row) for batch in captures.batches(warn=False) for row in batch.to_pylist()]
+    requests, received = spent()
     return {
         "captures": rows,
         "limited": len(rows) == query.limit,
         "complete": captures.complete,
         "missing": list(captures.plan.missing),
         "plan": captures.plan.summary(),
-        "requests": session.requests - requests,
-        "bytes": session.bytes - size,
+        "requests": requests,
+        "bytes": received,
     }
 
 

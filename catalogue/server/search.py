@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from io import StringIO
 from time import perf_counter
@@ -16,7 +15,7 @@ import pyarrow as pa
 from starlette.datastructures import QueryParams
 
 from catalogue.captures import Captures
-from catalogue.commoncrawl.capture import format_timestamp
+from catalogue.commoncrawl.capture import digits_of, format_timestamp
 from catalogue.commoncrawl.crawls import AUTO, STORED, SUBSETS, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive
@@ -102,8 +101,8 @@ class Form:
             url, match = (url, "") if url == "*" else (url[:-1], match)
         pairs = [("url", url), ("output", "json"), ("matchType", match)]
         first, end = time_bounds(self["from"] or None, self["to"] or None)
-        pairs += [("from", _digits(first))] if first is not None else []
-        pairs += [("to", _digits(end - 1))] if end is not None else []
+        pairs += [("from", digits_of(first))] if first is not None else []
+        pairs += [("to", digits_of(end - 1))] if end is not None else []
         filters = Filters.of(self["status"] or None, self["mime"] or None, self["lang"] or None)
         pairs += [("filter", _cdx_filter("status", filters.status, "x", "."))] if filters.status else []
         pairs += [("filter", _cdx_filter("mime-detected", filters.mime, r"\*", ".*"))] if filters.mime else []
@@ -165,10 +164,6 @@ def _cdx_filter(field: str, values: tuple[str, ...], wildcard: str, expression: 
     if found == [re.escape(values[0])]:
         return f"={field}:{values[0]}"
     return f"~{field}:{found[0]}" if len(found) == 1 else f"~{field}:({'|'.join(found)})$"
-
-
-def _digits(milliseconds: int) -> str:
-    return format_timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))
 
 
 def run_search(session: Session, form: Form, query: Query, more: Iterable[str] = ()) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any, TypeVar
 
-from catalogue.commoncrawl.crawls import has_columnar_index
+from catalogue.commoncrawl.crawls import has_columnar_index, parse_crawl_words, plain_names
 from catalogue.errors import Busy, CatalogueError, NotHarvested, TooExpensive
 from catalogue.records.document import Documents
 from catalogue.server.crawl_harvest import KnownCrawls, OnDemandHarvester
@@ -120,13 +120,10 @@ class Service:
 
         It returns None if other queries than the next one have run: they share the source.
         """
-        pending, submitted, before = len(self._clients), self._submitted, self._first.spent
+        pending, submitted, spent = len(self._clients), self._submitted, self._first.spending()
 
         def read() -> tuple[int, int] | None:
-            if pending or self._submitted > submitted + 1:
-                return None
-            requests, received = self._first.spent
-            return requests - before[0], received - before[1]
+            return None if pending or self._submitted > submitted + 1 else spent()
 
         return read
 
@@ -162,8 +159,8 @@ class Service:
             self._running = {key: each for key, each in self._running.items() if each is not answer}
         answer.cancel()
 
-    def check_complete(self, crawls: Iterable[str], missing: Sequence[str]) -> None:
-        """Harvest, refuse or accept missing files, as configured; ``crawls`` are those named in the query.
+    def check_complete(self, words: Iterable[str], missing: Sequence[str]) -> None:
+        """Harvest, refuse or accept missing files, as configured; ``words`` are those for crawls in the query.
 
         Raises:
             Busy: while a crawl is being harvested.
@@ -171,7 +168,7 @@ class Service:
             TooExpensive: if incomplete answers are refused.
         """
         if missing and self.harvester:
-            for crawl in crawls:
+            for crawl in plain_names(parse_crawl_words(words)):
                 self.harvester.request(crawl)
         if missing and self.strict:
             raise TooExpensive("; ".join(missing))

@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from catalogue import formatting
-from catalogue.commoncrawl.crawls import STORED, plain_names
+from catalogue.commoncrawl.crawls import STORED
 from catalogue.errors import (
     CatalogueError,
     Harvesting,
@@ -195,28 +195,32 @@ async def _site_report(request: Request) -> Response:
         if plan.seconds > MAX_SECONDS:
             raise TooExpensive(f"the report takes {plan.price}; run: {shlex.join(['catalogue', 'site', url])}")
 
-    def counted(session: Session) -> dict[str, Any]:
+    def counted(session: Session) -> tuple[dict[str, int], str, tuple[str, ...]]:
         """Count the pages of the site in each stored crawl, or return what that costs."""
         query = Query.of(f"*.{report.site}", crawls=STORED)
         captures = find_captures(session, query).counting().agreed(check)
         if "counted" in request.query_params:
-            return {"counts": captures.count_by_crawl(), "price": "", "missing": captures.plan.missing}
-        return {"counts": {}, "price": captures.plan.price, "missing": ()}
+            return captures.count_by_crawl(), "", captures.plan.missing
+        return {}, captures.plan.price, ()
 
-    report = await run_query(request, lambda session: site_report(session, url, crawl=crawl, approve=check))
-    found: dict[str, Any] = {"counts": {}, "price": "", "missing": ()}
+    def approve(plan: ReadPlan) -> None:
+        check(plan)
+        service_of(request).check_complete([crawl], plan.missing)
+
+    report = await run_query(request, lambda session: site_report(session, url, crawl=crawl, approve=approve))
+    counts, price, missing = dict[str, int](), "", tuple[str, ...]()
     with suppress(NotHarvested):
-        found = await run_query(request, counted)
+        counts, price, missing = await run_query(request, counted)
     here = {"url": report.site, "crawl": report.crawl}
     return _page(
         request,
         "site.html",
-        headers=incomplete((*report.missing, *found["missing"])),
+        headers=incomplete((*report.missing, *missing)),
         report=report,
         captures=f"/search?{urlencode(here | {'url': f'*.{report.site}'})}",
         through=f"/site?{urlencode(here | {'counted': 'yes'})}",
-        crawls=[(each, count, f"/site?{urlencode(here | {'crawl': each})}") for each, count in found["counts"].items()],
-        price=found["price"],
+        crawls=[(each, count, f"/site?{urlencode(here | {'crawl': each})}") for each, count in counts.items()],
+        price=price,
     )
 
 
@@ -243,7 +247,7 @@ async def _search(request: Request) -> Response:
             status, message, _ = describe_error(request, error)
             name = "unique" if isinstance(error, UnknownColumn | UncoveredColumns) else "crawl"
             return page(status, form=replace(form, errors={name: message}))
-        service_of(request).check_complete(plain_names(query.crawls), found["plan"].missing)
+        service_of(request).check_complete(query.crawls, found["plan"].missing)
     except Harvesting as error:
         headers = {"Retry-After": str(_POLL_SECONDS), "Content-Security-Policy": _waiting_policy()}
         return _page(request, "waiting.html", 503, headers, form=form, harvest=error, seconds=_POLL_SECONDS)

@@ -55,16 +55,12 @@ def stored_response(response: Response, source: PoliteSource, data: bytes | None
     )
 
 
-def stored_crawl_list(store: Store, source: str | None = None) -> list[Crawl]:
-    """Return the crawls of the stored list of a source, newest first; none if it is not stored."""
+def listed_crawls(store: Store, source: str | None = None) -> dict[str, Crawl]:
+    """Return the crawls of the stored list of a source by name, newest first; none if it is not stored."""
     with suppress(FormatError):
         if (document := store.undamaged("documents", COLLINFO)) and source in {None, document.source}:
             return parse_collinfo(document.data)
-    return []
-
-
-def listed_crawls(store: Store) -> list[str]:
-    return [crawl.id for crawl in stored_crawl_list(store)]
+    return {}
 
 
 def crawl_list_age(store: Store) -> timedelta | None:

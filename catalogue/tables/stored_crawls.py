@@ -11,7 +11,7 @@ from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import StoreLocked
 from catalogue.parquet.model import SIGNED, UNSIGNED, kind_of, wider
 from catalogue.store.database import Store
-from catalogue.store.stored_lists import stored_crawl_list
+from catalogue.store.stored_lists import listed_crawls
 from catalogue.tables.table_file import (
     CrawlState,
     TableDamaged,
@@ -231,7 +231,7 @@ class StoredCrawls:
 
     @cached_property
     def _listed(self) -> dict[str, Crawl]:
-        return {crawl.id: crawl for crawl in stored_crawl_list(self._store)}
+        return listed_crawls(self._store)
 
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""

@@ -165,7 +165,7 @@ def test_python_errors_name_calls(some: catalogue.Catalogue, mirror: Path, tmp_p
         ):
             assert next_step(partial(ask, OLD)) == f"harvest('{OLD}')"
         words = ["latest", OLD, "2022"]
-        every = ",".join(select_crawls(words, [crawl.id for crawl in crawl_list(cat.session).crawls]))
+        every = ",".join(select_crawls(words, crawl_list(cat.session).crawls))
         assert next_step(lambda: cat.captures("x", crawls=words, index="columnar")) == f"harvest('{every}')"
         assert next_step(lambda: cat.captures("x", crawls=OLD, index="columnar")) == f"harvest('{OLD}')"
         with pytest.raises(UnknownCrawl, match="there is no crawl CC-MAIN-2099-01"):  # also if nothing is stored

@@ -30,8 +30,8 @@ def key_groups(path: Path) -> list[list[str]]:
 def test_lists_crawls_and_index_files(miniature: Miniature) -> None:
     assert miniature.crawls == (NEWEST, MODERN, OLD)
     listed = parse_collinfo((miniature.folder / "collinfo.json").read_bytes())
-    assert [crawl.id for crawl in listed] == [*miniature.crawls, "CC-MAIN-2012"]
-    for crawl in listed[:-1]:
+    assert [*listed] == [*miniature.crawls, "CC-MAIN-2012"]
+    for crawl in [*listed.values()][:-1]:
         assert has_columnar_index(crawl.id)
         times = [row["fetch_time"].replace(tzinfo=UTC) for row in every_row(miniature, crawl.id)]
         assert (crawl.first_fetch, crawl.last_fetch) == (min(times), max(times))

@@ -71,7 +71,7 @@ def test_fetches_the_list_once_a_day(
     with FaultServer(files(listed=LISTED)) as server:
         source = opened(server.url)
         first = fetch_crawl_list(store, source)
-        assert [crawl.id for crawl in first.crawls] == LISTED
+        assert [*first.crawls] == LISTED
         assert (first.warning, first.found, first.complete) == (None, (), True)
         set_age(store, age)
         before = len(server.log)
@@ -115,12 +115,12 @@ def test_finds_newer_crawls_by_their_manifests_while_the_list_is_not_reachable(
     assert probed == [manifest_path(f"CC-MAIN-2026-{week}") for week in range(48, 48 - requests, -1)]
     names = [f"CC-MAIN-2026-{week}" for week in found]
     assert list(done.found) == names
-    assert [crawl.id for crawl in done.crawls] == [*names, *stored]
+    assert [*done.crawls] == [*names, *stored]
     assert warning in (done.warning or "")
     assert done.complete is ("other crawls" not in warning)
     if done.complete:  # it is stored, for a day
         again = fetch_crawl_list(store, lists)
-        assert ([crawl.id for crawl in again.crawls], again.warning) == ([*names, *stored], None)
+        assert ([*again.crawls], again.warning) == ([*names, *stored], None)
 
 
 def test_without_list_and_manifests_it_is_an_error(store: Store, opened: Callable[[str], PoliteSource]) -> None:

@@ -3,13 +3,14 @@
 import resource
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 from catalogue.errors import DiskFailed, QueryError, StoreLocked, TooExpensive
 from catalogue.metadata_db.connection import connect
-from catalogue.metadata_db.isolated_sql import SqlRows, run_confined, run_isolated
+from catalogue.metadata_db.isolated_sql import run_confined, run_isolated
 from tests.support.amounts import in_part, in_soak
 
 HOSTILE = {
@@ -45,11 +46,11 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(database: Path, sql: str, seconds: float = 20.0) -> SqlRows:
+def run(database: Path, sql: str, seconds: float = 20.0) -> dict[str, Any]:
     return run_isolated(database, sql, rows=3, characters=1000, seconds=seconds)
 
 
-def confined(database: Path, sql: str, characters: int = 1000) -> SqlRows:
+def confined(database: Path, sql: str, characters: int = 1000) -> dict[str, Any]:
     with closing(connect(database)) as connection:
         return run_confined(connection, sql, 3, characters)
 
@@ -80,23 +81,23 @@ def test_time_is_limited(database: Path) -> None:
 
 def test_result_is_bounded(database: Path) -> None:
     found = run(database, "from crawls")
-    assert found == SqlRows(
-        ["crawl", "number"], ["VARCHAR", "BIGINT"], [["CC-MAIN-2022-05", n] for n in range(3)], more=True, cut=False
-    )
+    rows = [["CC-MAIN-2022-05", n] for n in range(3)]
+    described = {"columns": ["crawl", "number"], "types": ["VARCHAR", "BIGINT"]}
+    assert found == described | {"rows": rows, "more": True, "notes": []}
     with pytest.raises(QueryError, match="surrogate"):
         run(database, "select '\ud800'")
-    assert not confined(database, "from crawls limit 3").more
+    assert not confined(database, "from crawls limit 3")["more"]
     with pytest.raises(QueryError, match="select fewer columns"):
         confined(database, "select repeat('x', 100000) as a, 1 as b")
     cut = confined(database, "select repeat('x', 100000) as a", characters=5000)
-    assert (cut.rows, cut.cut) == ([["x" * 2000]], True)
+    assert (cut["rows"], cut["notes"]) == ([["x" * 2000]], ["long texts are cut"])
 
 
 @pytest.mark.parametrize(
     "sql", ["describe crawls", "show tables", "summarize crawls", "values (1)", "from test_all_types()"]
 )
 def test_other_statements_that_read_run(database: Path, sql: str) -> None:
-    assert confined(database, sql, 100_000).rows
+    assert confined(database, sql, 100_000)["rows"]
 
 
 @in_soak

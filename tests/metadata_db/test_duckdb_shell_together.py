@@ -19,7 +19,6 @@ import catalogue
 from catalogue.errors import NotHarvested, StoreLocked
 from catalogue.metadata_db.connection import connect, reading
 from catalogue.metadata_db.refresh import refresh
-from catalogue.reports import crawl_names
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from tests.support.commands import Command
@@ -172,7 +171,7 @@ def test_two_catalogues_in_one_process(folder: Path, tmp_path: Path) -> None:
             with pytest.raises(NotHarvested, match=f"{NEW} is not harvested yet"):
                 cat.captures("*", columns="url", index="columnar")
             gate.open()
-            while len(crawl_names(cat.session)) < 2:
+            while len(cat.session.metadata().crawls) < 2:
                 assert not harvesting.done()
             assert cat.captures("*", columns="url", index="columnar").to_arrow().num_rows == 36
             assert cat.connect().execute(HELD).fetchall() == [(OLD, 2), (NEW, 2)]

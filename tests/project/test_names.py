@@ -54,7 +54,7 @@ def _refused(read: Callable[[str], object]) -> Callable[[str], bool]:
 
 def _in_collinfo(name: str) -> bool:
     data = json.dumps([{"id": name, "cdx-api": name}, {"id": "CC-MAIN-2022-05"}]).encode()
-    return [crawl.id for crawl in parse_collinfo(data)] == ["CC-MAIN-2022-05"]
+    return [*parse_collinfo(data)] == ["CC-MAIN-2022-05"]
 
 
 def _in_snapshot(name: str) -> bool:

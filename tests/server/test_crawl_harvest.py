@@ -251,6 +251,32 @@ def test_harvests_requested_crawl(
         assert get(address, f"/{crawl}-index?url=example.com/*").body == answer.body
 
 
+OF_PART = (
+    *("/search?url=*.example.com&subset=all&crawl={}", "/site?url=example.com&crawl={}"),
+    "/api/query?url=*.com&subset=all&crawl={}",
+)
+
+
+@pytest.mark.parametrize("path", OF_PART)
+def test_incomplete_answers_are_refused_or_harvested_by_short_names(
+    without_cdx: Settings, crawl: str, path: str, tmp_path: Path
+) -> None:
+    harvested_in_part(tmp_path, without_cdx, crawl)
+    for status, option in ((422, "strict"), (503, "on_demand")):
+        with serving(tmp_path, without_cdx, **{option: True}) as address:
+            answer = get(address, path.format(crawl.removeprefix("CC-MAIN-")))
+        assert (answer.status, crawl in answer.text) == (status, True)
+
+
+def test_knows_crawls_whose_harvest_stored_no_file(settings: Settings, crawl: str, tmp_path: Path) -> None:
+    source = copytree(settings.source, tmp_path / "source")
+    (source / COLLINFO).write_bytes(b'[{"id": "CC-MAIN-2013-20"}]')
+    rmtree(source / "cc-index" / "table")
+    reading = replace(settings, source=str(source))
+    with serving(harvested_in_part(tmp_path / "data", reading, crawl), reading) as address:
+        assert [each["id"] for each in get(address, "/collinfo.json").json] == [crawl, "CC-MAIN-2013-20"]
+
+
 CRAWL_OF_PATH = {path: f"CC-MAIN-2022-{week:02}" for week, path in enumerate(PATHS, 5)}
 """A crawl for each API."""
 

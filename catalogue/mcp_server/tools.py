@@ -1,4 +1,4 @@
-"""All tools but ``get_page``."""
+"""The functions of the tools."""
 
 import json
 from collections.abc import Iterable
@@ -6,17 +6,24 @@ from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from catalogue.errors import FormatError, OverBudget, SourceError
+from catalogue.errors import BadDocument, BadRecord, FormatError, NotArchived, OverBudget, SourceError, TooExpensive
 from catalogue.formatting import plural, to_json
 from catalogue.mcp_server import tool_models as models
-from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, visible_values
+from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, marked, visible, visible_values
+from catalogue.records.record import missing_body
 
 if TYPE_CHECKING:
+    from catalogue.get_page import GetEstimate
     from catalogue.mcp_server.calls import Calls
     from catalogue.plan.plan import ReadPlan
+    from catalogue.records.page import Page
 
 MAX_CHARACTERS = 40_000
 _MAX_CRAWLS = 50
+_MAX_PAGES = 8
+"""Pages whose texts are kept for calls that continue."""
+_MAX_TYPE = 100
+"""Characters of a media type, which the web server chose."""
 _CURRENT = timedelta(days=1)
 _NO_MORE = f"the largest offset is {models.MAX_OFFSET:,}; narrow the patterns, the times or the crawls"
 _ONLY_LATEST = "with latest it is not known which crawls have no match"
@@ -26,15 +33,15 @@ _TOO_LONG = f"texts longer than {MAX_VALUE:,} characters are cut, and end with {
 def crawls(arguments: models.CrawlsArguments, call: "Calls") -> models.CrawlsAnswer:
     """List crawls; fetch the list if it is older than a day and requests are left."""
     from catalogue.reports import crawl_rows  # noqa: PLC0415
-    from catalogue.selection import crawl_list  # noqa: PLC0415 - a call imports what it needs
-    from catalogue.store.stored_lists import crawl_list_age, listed_crawls  # noqa: PLC0415
+    from catalogue.selection import crawl_list, known_crawls  # noqa: PLC0415 - a call imports what it needs
+    from catalogue.store.stored_lists import crawl_list_age  # noqa: PLC0415
 
     session = call.session
     try:
         with call.within(call.left):
             complete = crawl_list(session).complete
     except (OverBudget, SourceError, FormatError) as error:
-        if not (session.store_path.exists() and listed_crawls(session.store)):
+        if not known_crawls(session):
             raise
         complete = False
         call.notes.append(f"the list of crawls was not updated: {error}")
@@ -160,6 +167,120 @@ def _bounded(rows: Iterable[dict[str, Any]], call: "Calls") -> list[dict[str, An
     return kept
 
 
+def get_page(arguments: models.PageArguments, call: "Calls") -> models.PageAnswer:
+    key = arguments.model_dump_json(exclude={"offset", "max_chars", "max_requests"})
+    text = call.texts.get(key) if arguments.offset else None
+    if text is None:
+        found = _find_page(arguments, call)
+        if isinstance(found, models.PageAnswer):
+            return found
+        text = _described(found, arguments)
+        call.texts.pop(key, None)
+        call.texts[key] = text
+        while len(call.texts) > _MAX_PAGES:
+            del call.texts[next(iter(call.texts))]
+    return _part_of(*text, arguments, call)
+
+
+def _find_page(arguments: models.PageArguments, call: "Calls") -> "Page | models.PageAnswer":
+    empty: list[str] = []
+
+    def approve(estimate: "GetEstimate") -> None:
+        empty.extend(estimate.empty)
+        call.check_cost(estimate.requests - estimate.spent, estimate.bytes, str(estimate), arguments.max_requests)
+
+    try:
+        with call.within(arguments.max_requests):
+            return call.catalogue.get(
+                arguments.url,
+                at=arguments.at,
+                crawls=None if arguments.crawl == ["all"] else arguments.crawl,
+                follow=arguments.follow,
+                max_requests=min(arguments.max_requests, call.left),
+                approve=approve,
+            )
+    except NotArchived as error:
+        return models.PageAnswer(
+            outcome="target_not_archived" if error.target else "not_proven" if error.doubts else "not_archived",
+            reason=str(error),
+            url=error.target,
+            crawls_without_capture=[*error.empty],
+            notes=[*call.notes, *error.doubts],
+            cost=call.cost,
+        )
+    except TooExpensive as error:
+        if not call.requests:
+            raise
+        return models.PageAnswer(
+            outcome="not_read", reason=str(error), crawls_without_capture=empty, notes=[*call.notes], cost=call.cost
+        )
+
+
+def _described(page: "Page", arguments: models.PageArguments) -> tuple[models.PageAnswer, str]:
+    notes = [*page.notes, *page.substitutions]
+    if page.record.truncated:
+        notes.append(
+            f"the archived page is incomplete, because the crawler truncated it: {page.record.truncated[:_MAX_TYPE]}"
+        )
+    content, missing = "", missing_body(page.record)
+    try:
+        content = _content_of(page, arguments, notes)
+    except (BadDocument, BadRecord) as error:
+        notes.append(f"the page cannot be parsed ({error}); the format headers always works")
+    else:
+        if not (content or missing) and arguments.format in {"text", "markdown"}:
+            notes.append(f"the page has no text; its type is {(page.record.mime or 'unknown')[:_MAX_TYPE]}")
+    if missing:
+        notes.append(f"{missing}; the format headers always works")
+    shown, removed = visible(content)
+    facts = models.PageAnswer.model_construct(
+        outcome="found",
+        url=page.url,
+        exact=page.exact,
+        time=to_json(page.time),
+        status=page.status,
+        mime=page.record.mime and page.record.mime[:_MAX_TYPE],
+        crawl=page.crawl,
+        subset=page.subset,
+        redirects=[each.url or "-" for each in page.redirects],
+        content_length=len(shown),
+        removed_characters=removed,
+        notes=notes,
+    )
+    return facts, shown
+
+
+def _content_of(page: "Page", arguments: models.PageArguments, notes: list[str]) -> str:
+    match arguments.format:
+        case "text":
+            return page.to_text(main_content=arguments.main_content) or ""
+        case "markdown":
+            return page.to_markdown(main_content=arguments.main_content) or ""
+        case "links":
+            links, omitted = page.find_links()
+            notes += [omitted] if omitted else []
+            lines = ((link["url"] or "", " ".join((link["text"] or "").split())) for link in links)
+            return "\n".join(f"{url} {text}".rstrip() for url, text in lines if url)
+        case "headers":
+            fields = "\n".join(f"{name}: {value}" for name, value in page.headers.items())
+            return f"{page.record.status_line}\n{fields}"
+
+
+def _part_of(facts: models.PageAnswer, text: str, arguments: models.PageArguments, call: "Calls") -> models.PageAnswer:
+    start, end = arguments.offset, arguments.offset + arguments.max_chars
+    content, nonce = marked(text[start:end])
+    return facts.model_copy(
+        update={
+            "content": content,
+            "content_nonce": nonce,
+            "content_offset": start,
+            "next_offset": end if end < len(text) else None,
+            "notes": [*call.notes, *facts.notes],
+            "cost": call.cost,
+        }
+    )
+
+
 def sample(arguments: models.SampleArguments, call: "Calls") -> models.SampleAnswer:
     most = arguments.max_requests
     with call.within(most):
@@ -193,7 +314,5 @@ def sql_metadata(arguments: models.SqlArguments, call: "Calls") -> models.SqlAns
         characters=MAX_CHARACTERS,
         started=call.on_abort,
     )
-    notes = [*call.notes, *(["long texts are cut"] if found.cut else [])]
-    return models.SqlAnswer(
-        columns=found.columns, types=found.types, rows=found.rows, more=found.more, notes=notes, cost=call.cost
-    )
+    found["notes"][:0] = call.notes
+    return models.SqlAnswer(**found, cost=call.cost)
