@@ -140,8 +140,9 @@ def serve(
     cdxt --cc-mirror http://127.0.0.1:8000/ --crawl CC-MAIN-2022-05 iter 'example.com/*'
     """
     with _needing("serve", "serving"):
-        from catalogue.server.application import run
+        from catalogue.server.application import open_server
         from catalogue.server.monitoring import AccessLog
+        from catalogue.server.processes import run
         from catalogue.server.service import Service
     _check_dataset(options)
     if of_service["values"] and not of_service["on_demand"]:
@@ -156,7 +157,8 @@ def serve(
     more = of_service | {"memory": memory << 20, "proxied": proxied, "notify": options.say}
     open_service = partial(Service, settings.data, settings, **more)
     open_log = partial(AccessLog, access_log, proxied=proxied, notify=options.say) if access_log else None
-    run(open_service, open_log, host, port, workers, log=options.verbose, say=options.say, ready=ready)
+    opened = partial(open_server, open_service, open_log, log=options.verbose)
+    run(opened, host, port, workers, say=options.say, ready=ready)
 
 
 @command()
