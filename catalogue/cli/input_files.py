@@ -23,7 +23,9 @@ _BATCH_ROWS = 1 << 14
 """Rows as Python objects at a time. Arrow needs a tenth of their memory."""
 _LONGEST_LINE = 256 << 20
 """Characters; a device such as ``/dev/zero`` has no line end."""
-_CDXJ = re.compile(r"\S+ (\d{14}) (\{.*)", re.DOTALL)
+_CDXJ = re.compile(r"\s*[^\s{\[]\S*\s+(\S+)\s+(\{.*)", re.DOTALL)
+_CDXJ_HEADERS = ("!", "@", "#")
+"""Starts of lines that describe a CDXJ file."""
 
 
 def _unzipped(file: BinaryIO) -> io.BufferedReader:
@@ -115,7 +117,7 @@ def captures_in(file: BinaryIO) -> "pa.Table":
 
 def _rows(text: Iterator[str]) -> Iterator[Mapping[str, Any]]:
     numbered = enumerate(text, 1)
-    before, first = next(((number - 1, line.lstrip()) for number, line in numbered if line.strip()), (0, ""))
+    before, first = next(((number - 1, line.lstrip()) for number, line in numbered if not _is_header(line)), (0, ""))
     lines = chain([first], (line for _, line in numbered))
     if first.startswith("["):
         yield from (row if isinstance(row, dict) else {} for row in json.loads("".join(lines)))
@@ -132,13 +134,17 @@ def _rows(text: Iterator[str]) -> Iterator[Mapping[str, Any]]:
         yield from rows
         return
     for number, line in enumerate(lines, before + 1):
-        if line.strip():
+        if not _is_header(line):
             cdxj = _CDXJ.fullmatch(line)
             try:
                 row = json.loads(cdxj[2] if cdxj else line)
             except ValueError as error:
                 raise ValueError(f"line {number:,} is not JSON: {error}") from error
             yield (row | ({"timestamp": cdxj[1]} if cdxj else {})) if isinstance(row, dict) else {}
+
+
+def _is_header(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith(_CDXJ_HEADERS)
 
 
 def _table(rows: Iterator[Mapping[str, Any]]) -> "pa.Table":

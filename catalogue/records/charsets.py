@@ -77,6 +77,7 @@ _JIS_RUN = re.compile(rb"((?:[!-~]{2})+)|[!-~][^\x1b]?|.", re.DOTALL)
 _TO_EUC = bytes((byte + 0x80) % 0x100 for byte in range(0x100))
 _KATAKANA_BYTES = range(0x21, 0x60)
 _CONTROLS = {0x0E: _INVALID, 0x0F: _INVALID, 0x1B: _INVALID}
+_NUMBERED = re.compile(rb"&#([0-9]+);")
 _ROMAN_CHARACTERS = {0x5C: "¥", 0x7E: "‾"}
 
 
@@ -95,6 +96,16 @@ def decode(data: bytes, charset: str) -> str:
     codec = webencodings.lookup(_SAME_DECODER.get(charset, charset)).codec_info
     text: str = codec.decode(data, _handler_name(charset))[0]
     return text.translate(_CHARACTERS[charset]) if charset in _CHARACTERS else text
+
+
+def encode(text: str, charset: str) -> bytes:
+    """Encode a part of a query as forms and links do; a character that the charset lacks becomes an escaped number."""
+    if charset in {_REPLACEMENT, UTF_16_BE, UTF_16_LE}:
+        charset = UTF_8
+    if charset == UTF_8:
+        return text.encode(errors="replace")
+    encoded: bytes = webencodings.lookup(charset).codec_info.encode(text, "xmlcharrefreplace")[0]
+    return _NUMBERED.sub(rb"%26%23\1%3B", encoded)
 
 
 def _handler_name(charset: str) -> str:
@@ -163,7 +174,8 @@ _QUOTED = r'"(?:[^"\\]|\\.)*"?'
 _VALUE, _PARAMETER = (re.compile(rf'(?:[^{end}"]|{_QUOTED})+', re.DOTALL) for end in ",;")
 _TYPE = re.compile(r"[^\s/]+/[^\s/]+")
 _ANY = "*/*"
-_SIMILAR = re.compile(r"(?:^|[;,\s])charset\s*=[\s\"']*([^\"';,\s]+)", re.IGNORECASE)
+_SIMILAR = re.compile(r"(?:^|[;,\s])charset\s*=[\s\"'\\]*([^\"'\\;,\s]+)", re.IGNORECASE)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def declared_charset(content_type: str) -> str | None:
@@ -182,12 +194,14 @@ def declared_charset(content_type: str) -> str | None:
 
 
 def similar_charset(content_type: str) -> str | None:
-    """Return the charset after ``charset=`` anywhere, where browsers read none."""
-    return next(filter(None, map(charset_of, _SIMILAR.findall(content_type))), None)
+    """Return the charset after ``charset=`` anywhere, where browsers read none, of text that contains ASCII."""
+    found = map(charset_of, _SIMILAR.findall(content_type))
+    return next((name for name in found if name not in {None, _REPLACEMENT, UTF_16_BE, UTF_16_LE}), None)
 
 
 def _labels(parameters: str) -> Iterator[str]:
     for parameter in _PARAMETER.findall(parameters):
         name, _, value = parameter.strip().partition("=")
         if name.lower() == "charset" and value:
-            yield value.strip('" \t')
+            value = value.strip(" \t")
+            yield _ESCAPED.sub(r"\1", value[1:].removesuffix('"')) if value.startswith('"') else value

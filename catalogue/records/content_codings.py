@@ -36,6 +36,7 @@ _NO_NAME = re.compile(r"[/=]")
 _GZIP_SIGNATURE = b"\x1f\x8b"
 _EMPTY_BROTLI = b";"
 """What most servers send for an empty page; other bytes for one are digits, which may be a page."""
+_ACCEPTED_AT_ONCE = 1 << 12
 _ZSTD_SIGNATURE = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 """Start of a frame or a skippable frame."""
 _ZSTD_WINDOW = 26
@@ -144,7 +145,7 @@ def _zlib_or_raw(data: bytes) -> Decoded:
 def _unbrotli(data: bytes, _cut: bool) -> Decoded:  # noqa: FBT001
     if data == _EMPTY_BROTLI:
         return b"", False
-    return _unless_plain(data, brotli.error, lambda: _brotli_and_line_end(data))
+    return _unless_plain(data, brotli.error, lambda: _brotli_and_rest(data))
 
 
 def _unzstd(data: bytes, _cut: bool) -> Decoded:  # noqa: FBT001
@@ -196,32 +197,42 @@ def _members(data: bytes, decoder: Callable[[], _Decoder], following: re.Pattern
     raise BadRecord(f"its payload's coding has more than {_MAX_MEMBERS} members")
 
 
-def _brotli_and_line_end(data: bytes) -> Decoded:
-    """Decode data before a line end, which browsers ignore and the decoder rejects."""
-    for end in (b"\n", b"\r"):
-        try:
-            return _brotli(data)
-        except brotli.error:
-            if not data.endswith(end):
-                raise
-            data = data.removesuffix(end)
-    return _brotli(data)
+def _brotli_and_rest(data: bytes) -> Decoded:
+    """Decode data up to the end of its stream; browsers ignore what follows, and the decoder rejects it."""
+    try:
+        return _brotli([data])
+    except brotli.error:
+        accepted = _accepted(data)
+        rest = data[accepted : accepted + _ACCEPTED_AT_ONCE]
+        return _brotli([data[:accepted], *(bytes([byte]) for byte in rest)])
 
 
-def _brotli(data: bytes) -> Decoded:
+def _accepted(data: bytes) -> int:
+    """Return the place of the piece that the decoder rejects."""
+    decoder, place = brotli.Decompressor(), 0
+    with suppress(brotli.error):
+        for place in range(0, len(data), _ACCEPTED_AT_ONCE):
+            piece = data[place : place + _ACCEPTED_AT_ONCE]
+            while decoder.process(piece, output_buffer_limit=MAX_DECODED):
+                piece = b""
+    return place
+
+
+def _brotli(pieces: Iterable[bytes]) -> Decoded:
     decoder = brotli.Decompressor()
     parts: list[bytes] = []
     room = MAX_DECODED
-    while not decoder.is_finished():
-        part = decoder.process(data, output_buffer_limit=room + 1)
-        room -= len(part)
-        if room < 0:
-            raise _too_large()
-        if not part and not data:
-            return b"".join(parts), True
-        parts.append(part)
-        data = b""
-    return b"".join(parts), False
+    for piece in pieces:
+        data = piece
+        while part := decoder.process(data, output_buffer_limit=room + 1):
+            data = b""
+            room -= len(part)
+            if room < 0:
+                raise _too_large()
+            parts.append(part)
+        if decoder.is_finished():
+            return b"".join(parts), False
+    return b"".join(parts), True
 
 
 def _too_large() -> BadRecord:

@@ -14,6 +14,9 @@ _ANY = "application/octet-stream"
 
 _SNIFFED = 1445
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
+_END_OF_TYPE = re.compile(r"[;\s]")
+"""Some servers forget the semicolon before a parameter."""
+_AROUND_TYPE = " \t\"'"
 _UNKNOWN = {
     "*/*",
     "application/binary",
@@ -123,7 +126,7 @@ def media_type(
 def first_type(declared: str | None) -> str | None:
     """Return the first valid media type of a list in lower case, without parameters and quotes."""
     for part in (declared or "").split(","):
-        name = part.partition(";")[0].strip(" \t\"'").lower()
+        name = _END_OF_TYPE.split(part.strip(_AROUND_TYPE), maxsplit=1)[0].rstrip(_AROUND_TYPE).lower()
         if _TYPE.fullmatch(name):
             return name
     return None

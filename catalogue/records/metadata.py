@@ -17,6 +17,7 @@ from typing import Any
 
 from catalogue.errors import BadDocument, BadRecord
 from catalogue.formatting import to_json
+from catalogue.records.charsets import UTF_8
 from catalogue.records.extract import MAX_ITEMS
 from catalogue.records.head import joined
 from catalogue.records.record import Record
@@ -99,7 +100,9 @@ def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str
         "time": int(time.timestamp() * 1000) if time else None,
         "status": status if status is not None and status < 1 << 15 else None,
         "headers": [{"name": name, "value": value} for name, value in record.http_headers],
-        "links": list(absolute_links(content, record.url)) if content.get("type") == "html-doc" else None,
+        "links": list(absolute_links(content, record.url, inside["charset"]))
+        if content.get("type") == "html-doc"
+        else None,
         "failure": failure or omitted_links(content),
         "warc_filename": record.capture.filename,
         "warc_record_offset": record.capture.offset,
@@ -113,14 +116,14 @@ def omitted_links(content: Mapping[str, Any]) -> str | None:
     return f"links after the first {MAX_ITEMS:,} are left out: {omitted:,}" if omitted else None
 
 
-def absolute_links(content: Mapping[str, Any], page: str) -> Iterator[dict[str, str | None]]:
-    """Yield the links of the metadata with absolute URLs, as a browser resolves them."""
+def absolute_links(content: Mapping[str, Any], page: str, charset: str = UTF_8) -> Iterator[dict[str, str | None]]:
+    """Yield the links of the metadata with absolute URLs, as a browser resolves them in a page of a charset."""
     page = without_surplus_slashes(page)
-    base = resolve(page, content.get("base", ""))
+    base = resolve(page, content.get("base", ""), charset)
     if base.lower().startswith(_NO_BASE) or (base.lower().startswith(_LED_TO) and not _WITH_HOST.match(base)):
         base = page
     base = base if len(base) <= _LONGEST_BASE else ""
     for link in content["links"]:
-        url = resolve(base, link["href"])
+        url = resolve(base, link["href"], charset)
         if _WITH_HOST.match(url):
             yield {"type": link["type"], "url": url, "text": link.get("text")}

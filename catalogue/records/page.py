@@ -125,10 +125,11 @@ class Page(ReprMixin):
     def find_links(self) -> tuple[list[dict[str, str | None]], str | None]:
         """Return ``links``, and a sentence about those that are left out."""
         with Documents(processes=1) as documents:
-            content = documents.look(self.record)["content"] or {}
+            found = documents.look(self.record)
+        content = found["content"] or {}
         if content.get("type") != "html-doc":
             return [], None
-        return list(absolute_links(content, self.url)), omitted_links(content)
+        return list(absolute_links(content, self.url, found["charset"])), omitted_links(content)
 
     def to_text(self, *, main_content: bool = False) -> str | None:
         """Return the text; ``main_content`` leaves out navigation, footers and the like. Raises as ``text`` does."""

@@ -3,6 +3,7 @@
 import re
 
 from catalogue.errors import QueryError
+from catalogue.records.charsets import UTF_8, encode
 from catalogue.records.record import Record
 from catalogue.surt import BLANKS, exact_keys, without_dots, without_surplus_slashes
 
@@ -12,7 +13,8 @@ _HTTP = re.compile(r"(https?:)([/\\]*)", re.IGNORECASE)
 _BASE = re.compile(r"((https?:)//[^/?#]+)([^?#]*)([^#]*)", re.IGNORECASE)
 _RESOLVED = re.compile(r"(https?://[^/?#]+)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _DOTS = re.compile(r"(?<=/)(?:%2e|\.){1,2}(?=/|\Z)", re.IGNORECASE)
-_TO_ESCAPE = re.compile(r"[^!-~]")
+_TO_ESCAPE = re.compile(r"[^!-~]+")
+_ENCODED_TO_ESCAPE = re.compile(rb"[^!-~]")
 _NETWORK = re.compile(r"(?:https?:|[/\\]{2})", re.IGNORECASE)
 _NETWORK_WITH_HOST = re.compile(r"(?:https?:)?[/\\]{2}[^/\\?#]", re.IGNORECASE)
 _HTTP_WITH_HOST = re.compile(r"(https?://)(?:[^/?#]*@)?([^/?#]+.*)", re.IGNORECASE | re.DOTALL)
@@ -24,10 +26,11 @@ def cleaned_reference(reference: str) -> str:
     return _LINE_ENDS.sub("", reference.strip(BLANKS))
 
 
-def resolve(base: str, reference: str) -> str:
+def resolve(base: str, reference: str, charset: str = UTF_8) -> str:
     """Return the absolute URL of a reference; that of another scheme is returned as it is.
 
-    ``base`` is an absolute URL. Characters that are not allowed in URLs are escaped, except in hosts.
+    ``base`` is an absolute URL. Blanks and characters beyond ASCII are escaped, except in hosts; those of the query in
+    ``charset``, which is that of the document.
     """
     target = cleaned_reference(reference)
     found = _HTTP.match(target)
@@ -45,7 +48,10 @@ def resolve(base: str, reference: str) -> str:
     origin, path, rest = parts.groups()
     if "%2" in path:
         path = _DOTS.sub(lambda dots: dots[0].lower().replace("%2e", "."), path)
-    return origin + _TO_ESCAPE.sub(_escape, without_dots(path) + rest)
+    query, separator, fragment = rest.partition("#")
+    query = _TO_ESCAPE.sub(lambda found: _escape(encode(found[0], charset)), query)
+    path, fragment = (_TO_ESCAPE.sub(_in_utf_8, part) for part in (without_dots(path), fragment))
+    return f"{origin}{path}{query}{separator}{fragment}"
 
 
 def _joined(base: str, target: str) -> str:
@@ -65,8 +71,12 @@ def _joined(base: str, target: str) -> str:
     return f"{origin}{path.rpartition('/')[0]}/{target}"
 
 
-def _escape(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode(errors="replace"))
+def _in_utf_8(found: re.Match[str]) -> str:
+    return _escape(found[0].encode(errors="replace"))
+
+
+def _escape(data: bytes) -> str:
+    return _ENCODED_TO_ESCAPE.sub(lambda found: b"%%%02X" % ord(found[0]), data).decode()
 
 
 def redirect_target(url: str, location: str) -> str:

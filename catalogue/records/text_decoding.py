@@ -47,6 +47,7 @@ _RULE = re.compile(rb'@charset "([^"]*)";')
 _MARKUP = re.compile(
     rb"<(?:(?P<comment>!--)|(?P<tag>meta(?=[\t\n\f\r /])|/?[a-z][^\t\n\f\r >]*)|[!/?][^>]*>?)", re.IGNORECASE
 )
+_COMMENT_END = re.compile(rb"--!?>")
 _ATTRIBUTE = re.compile(
     rb"[\t\n\f\r /]*(?:(?P<end>>)|(?P<name>[^\t\n\f\r />][^\t\n\f\r />=]*)"
     rb"(?:[\t\n\f\r ]*=[\t\n\f\r ]*"
@@ -92,10 +93,10 @@ def find_charset(data: bytes, syntax: Syntax, *, content_type: str = "", url: st
         return DocumentCharset(found, DETECTION)
     if _is_utf_8(data):
         return DocumentCharset(UTF_8, DETECTION)
-    if found := similar_charset(content_type):
-        return DocumentCharset(found, HEADER)
     if syntax in {Syntax.HTML, Syntax.XHTML} and (found := _meta(data[:_LATE_META])):
         return DocumentCharset(found, META)
+    if found := similar_charset(content_type):
+        return DocumentCharset(found, HEADER)
     return DocumentCharset(_detected(data[:_DETECTED], url), DETECTION)
 
 
@@ -111,9 +112,10 @@ def _meta(data: bytes) -> str | None:
     while markup := _MARKUP.search(data, position):
         position = markup.end()
         if markup["comment"]:
-            position = data.find(b"-->", markup.start() + 2) + 3
-            if position < markup.end():
+            end = _COMMENT_END.search(data, markup.start() + 2)
+            if not end:
                 return None
+            position = end.end()
         elif markup["tag"]:
             attributes, position = _attributes(data, position)
             if markup["tag"].lower() == b"meta" and (charset := _declared_by(attributes)):

@@ -235,6 +235,11 @@ def arrow_stream(table: pa.Table) -> bytes:
             [("url", [None, None, "?x"]), ("offset", ["5", None, None])],
         ),
         (b'com,example)/ 20220101000000 {"offset": "7"}\n', [("timestamp", ["20220101000000"]), ("offset", ["7"])]),
+        (
+            b'!meta {"offset": "1"}\n@id x\n com,a)/  2022-01-01T00:00:00Z\t{"offset": "7"}\r\na 2022 {"offset": "8"}',
+            [("timestamp", ["2022-01-01T00:00:00Z", "2022"]), ("offset", ["7", "8"])],
+        ),
+        (b'{"offset": 5, "more": [1, {"x": "a 2022 {}"}]}\n', [("offset", ["5"])]),
         (b'[\n{"url": "a"},\n{"url": "b"}\n]\n', [("url", ["a", "b"])]),
         (gzip.compress(b"url,offset\na,5\n"), [("url", ["a"]), ("offset", ["5"])]),
         (b"url\toffset\na,b\t5\n", [("url", ["a,b"]), ("offset", ["5"])]),
@@ -244,7 +249,16 @@ def arrow_stream(table: pa.Table) -> bytes:
         (arrow_stream(pa.table({"url": ["a"]})), [("url", ["a"])]),
     ],
     ids=[
-        *("nothing", "CSV of Athena", "JSON lines", "CDXJ", "JSON", "gzipped CSV"),
+        *(
+            "nothing",
+            "CSV of Athena",
+            "JSON lines",
+            "CDXJ",
+            "CDXJ of others",
+            "nested JSON lines",
+            "JSON",
+            "gzipped CSV",
+        ),
         *("TSV", "semicolons", "capitals and blanks", "indented JSON", "Arrow stream"),
     ],
 )

@@ -128,6 +128,21 @@ def test_resolves_references_like_a_browser(reference: str) -> None:
         assert [link["url"] for link in absolute_links(content, page)] == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize(
+    ("charset", "query"),
+    [
+        ("windows-1251", "%E6%26%2326085%3B"),
+        ("shift_jis", "%84w%93%FA"),
+        ("gbk", "%A7%D8%C8%D5"),
+        ("utf-16le", "%D0%B6%E6%97%A5"),
+    ],
+)
+def test_escapes_queries_in_the_charset_of_the_page(charset: str, query: str) -> None:
+    record = record_of("<a href=/ж?q=&#1078;&#26085;#ж>".encode(charset, "replace"), f"text/html; charset={charset}")
+    (link,) = Page(record, "CC-MAIN-2022-33", "warc").links
+    assert link["url"] == f"https://example.com/%D0%B6?q={query}#%D0%B6"
+
+
 def test_reports_links_that_are_left_out(documents: Documents) -> None:
     record = record_of(b"<a href=/x>" * 10_001)
     assert documents.look(record)["content"]["links_omitted"] == 1

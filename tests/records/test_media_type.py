@@ -19,6 +19,7 @@ TYPES = {
     "upper case": ("Text/HTML", PAGE, "text/html", "html"),
     "in quotes": ('"text/html"', PAGE, "text/html", "html"),
     "in single quotes": ("'text/html; charset=utf-8'", PAGE, "text/html", "html"),
+    "no semicolon": ("text/html charset=utf-8", b"hello", "text/html", "html"),
     "first of a list": ("text/html, application/json", PAGE, "text/html", "html"),
     "first valid one of a list": (", html, text/html", PAGE, "text/html", "html"),
     "any bytes": ("application/octet-stream", PAGE, "text/html", "html"),

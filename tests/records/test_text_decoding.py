@@ -26,6 +26,8 @@ BY_HEADER = {
     "charsets of two headers": (f"; charset=cp1251, {HTML.upper()}; charset=koi8-r", "koi8-r", b""),
     "charset of the first header": (f"; charset=koi8-r, {HTML}", "koi8-r", b""),
     "any type": ("; charset=koi8-r, */*", "koi8-r", b""),
+    "escaped character": ('; charset="koi8\\-r"', "koi8-r", KOI8.replace(b"koi8-r", b"cp1251")),
+    "escaped quotes": ('; charset=\\"koi8-r\\"', "koi8-r", b""),
     "no semicolon": (" charset=koi8-r", "koi8-r", b""),
 }
 BY_META = {
@@ -51,6 +53,8 @@ BY_META = {
     "unknown label in meta": ("", "cp1251", b"<meta charset=none>" + CP1251),
     "declared UTF-16 is UTF-8": ("", "utf-8", b"<meta charset=utf-16>"),
     "meta after 1,024 bytes": ("", "koi8-r", SPACE + KOI8),
+    "label in single quotes before a late meta": ("; charset='cp1251'", "koi8-r", SPACE + KOI8),
+    "comment that an exclamation mark ends": ("", "koi8-r", b"<!-- a --!>" + KOI8),
 }
 DECLARED = {
     name: (start + RUSSIAN.encode(codec), HTML + parameters, codec.replace("cp", "windows-"), source)
@@ -97,6 +101,12 @@ DECLARED = {
     "big-endian UTF-16 without mark": (RUSSIAN.encode("utf-16-be"), HTML, "utf-16be", DETECTION),
     "UTF-16 text without mark": (
         *("plain words of a text".encode("utf-16-be"), "text/plain; charset=utf-16be", "utf-16be", HEADER),
+    ),
+    "label in single quotes of UTF-16": (
+        *("<p>plain été".encode("cp1252"), f"{HTML}; charset='utf-16'", "windows-1252", DETECTION),
+    ),
+    "label in single quotes of a charset that is not decoded": (
+        *("<p>plain été".encode("cp1252"), f"{HTML}; charset='iso-2022-kr'", "windows-1252", DETECTION),
     ),
     "UTF-7 is not decoded": (b"<p>+BBI-</p>", f"{HTML}; charset=utf-7", "utf-8", DETECTION),
     "ASCII": (b"plain", "text/plain; charset=no-such", "utf-8", DETECTION),
