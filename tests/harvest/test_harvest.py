@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import catalogue
+from catalogue import errors
 from catalogue.commoncrawl.datasets import IndexFile, manifest_path, parse_manifest
-from catalogue.errors import UnknownCrawl
+from catalogue.errors import OF_ONE_FILE, SourceError, UnknownCrawl
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.parquet.footer import USUAL_TAIL, footer_length
 from catalogue.parquet.thrift import BINARY, encode_struct
@@ -98,6 +99,12 @@ def test_makes_one_request_a_file_once_and_stores_the_footers(
         server.reset()
         assert sum(len(outcome.fetched) for outcome in cat.harvest("all", subsets="all")) == 0
         assert not server.log
+
+
+def test_only_errors_of_the_whole_source_end_a_harvest() -> None:
+    classes = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, SourceError)]
+    others = {each for each in classes if not issubclass(each, OF_ONE_FILE)}
+    assert others == {SourceError, errors.Blocked, errors.SourceUnavailable}
 
 
 def test_tail_length_follows_earlier_footers(mirror: Path, crawl: str, store: Store, footers: dict[str, bytes]) -> None:
