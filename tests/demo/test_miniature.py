@@ -22,7 +22,6 @@ ADDED_LATER = {"url_host_name_reversed", "fetch_redirect", "content_charset", "c
 
 
 def key_groups(path: Path) -> list[list[str]]:
-    """Return the keys of each row group."""
     file = pq.ParquetFile(path)
     return [file.read_row_group(n, ["url_surtkey"])["url_surtkey"].to_pylist() for n in range(file.num_row_groups)]
 
@@ -53,13 +52,6 @@ def test_files_have_the_format_of_their_era(miniature: Miniature, crawl: str, co
         assert file.num_row_groups >= 2
         chunk = file.metadata.row_group(0).column(0)
         assert (chunk.compression, chunk.has_column_index) == (codec, crawl != OLD)
-
-
-@pytest.mark.parametrize("crawl", [MODERN, NEWEST])
-@pytest.mark.parametrize("subset", SUBSETS)
-def test_newer_files_are_sorted(miniature: Miniature, crawl: str, subset: str) -> None:
-    found = [key for path in parts(miniature, crawl, subset) for key in keys(path)]
-    assert found == sorted(found, key=str.encode)
 
 
 def test_older_files_are_two_sorted_streams_with_few_statistics(miniature: Miniature) -> None:

@@ -1,6 +1,5 @@
 """Backfill: bounds that footers lack are read once, stored, and equal those of a scan."""
 
-import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,19 +16,17 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.page_index import cut_bounds
 from catalogue.settings import Settings
-from tests.harvest.test_harvest import Until
+from tests.harvest.test_harvest import killed
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, table, write_manifest
-from tests.support.faults import Fault, FaultServer, Kind, Request, only
+from tests.support.faults import FaultServer, Kind, only
 from tests.support.footers import made
-from tests.support.warm import Forked
 
 COLUMNS = [KEY_COLUMN, "url", "fetch_status"]
 OLD = "CC-MAIN-2018-05"
 
 
 def without_statistics(data: bytes) -> bytes:
-    """Return the file without statistics in its footer."""
     file = made(data)
     for ordinal in range(len(file.fields[4][1].values)):
         for column in range(len(file.group(ordinal)[1][1].values)):
@@ -62,7 +59,6 @@ def source(request: pytest.FixtureRequest, whole_mirror: Path, tmp_path_factory:
 
 @pytest.fixture(scope="module")
 def stored(source: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder in which the source is harvested; to be copied."""
     data = tmp_path_factory.mktemp("stored") / "data"
     with catalogue.open(data, settings=replace(settings, source=str(source))) as cat:
         cat.harvest(OLD, subsets="all")
@@ -173,30 +169,13 @@ def test_limits_files_and_bytes(cat: Catalogue) -> None:
 
 @bare
 def test_continues_after_a_kill(source: Path, stored: Path, tmp_path: Path) -> None:
-    started: list[Forked] = []
-    begun: list[int] = []
-
-    def kill(request: Request) -> Fault | None:
-        if started and request.number - begun[0] == 1:
-            started[0].kill()
-        return None
-
-    script = Until(kill)
-    with FaultServer(source, script=script) as server:
-        command = Command(copytree(stored, tmp_path / "data"), server.url, tmp_path)
-        begun.append(len(server.log))
-        started.append(command.start("backfill", "--yes"))
-        started[0].communicate(timeout=60)
-        assert started[0].returncode == -signal.SIGKILL
-        script.off()
+    copytree(stored, tmp_path / "data")
+    with killed(source, tmp_path, 1, "backfill", "--yes") as command:
         needed = command("backfill", "--dry-run", "--json").json()
         ran = command("backfill", "--yes", "--json")
         assert (ran.status, ran.json()["complete"]) == (0, True)
         assert ran.json()["requests"] == needed["requests"]
-        assert [round(each["seconds"], 1) for each in (needed, ran.json())] == [
-            needed["seconds"],
-            ran.json()["seconds"],
-        ]
+        assert all(round(each["seconds"], 1) == each["seconds"] for each in (needed, ran.json()))
         assert command("backfill", "--dry-run", "--json").json()["files"] == 0
 
 
@@ -213,20 +192,14 @@ def test_missing_file_is_reported_and_others_continue(source: Path, stored: Path
 
 
 @bare
-def test_names_a_crawl_that_is_not_harvested_and_shows_the_price(source: Path, stored: Path, tmp_path: Path) -> None:
+def test_reports_a_missing_crawl_the_price_and_unsaved_bounds(source: Path, stored: Path, tmp_path: Path) -> None:
     command = Command(copytree(stored, tmp_path / "data"), str(source), tmp_path)
     ran = command("backfill", "--crawl", "CC-MAIN-2099-24")
     assert (ran.status, ran.out, "is not harvested yet" in ran.err) == (2, "", True)
     shown = command("backfill", "--dry-run")
     assert (shown.status, "row groups of" in shown.out + shown.err) == (0, True)
-
-
-@bare
-def test_unsaved_bounds_are_not_reported_as_done(source: Path, stored: Path, tmp_path: Path) -> None:
-    """Another process is writing to the store and does not end."""
-    command = Command(copytree(stored, tmp_path / "data"), str(source), tmp_path)
     with closing(sqlite3.connect(tmp_path / "data" / "footers.sqlite", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+        other.execute("BEGIN IMMEDIATE")  # as another process that writes to the store and does not end
         ran = command("backfill", "--yes", "--json")
         assert (ran.status, ran.out) == (75, "")
         other.execute("ROLLBACK")

@@ -71,8 +71,12 @@ def shown(cat: Catalogue) -> list[tuple[object, ...]]:
         return connection.execute(sql, {"file": str(file)}).fetchall()
 
 
-def test_view_has_every_block(cat: Catalogue) -> None:
+def test_view_has_every_block_and_estimates_count_lists(cat: Catalogue) -> None:
+    needed = cat.harvest_estimate(CRAWL, index="cdx")
+    assert (needed.crawls, needed.files, needed.requests) == (1, 1, 9)
     (outcome,) = cat.harvest(CRAWL, index="cdx")
+    assert cat.harvest_estimate(CRAWL, index="cdx").requests == 0
+    assert cat.harvest_estimate(CRAWL, index="both").files == 300
     assert outcome.fetched == {list_path(CRAWL)}
     assert shown(cat) == rows_of(some_blocks())
     crawls = cat.sql("SELECT crawl, files_harvested, blocks FROM crawls WHERE blocks IS NOT NULL")
@@ -107,7 +111,6 @@ def test_view_after_a_move(cat: Catalogue, tmp_path: Path) -> None:
 
 
 def large_list() -> bytes:
-    """A list of more than one part."""
     return b"".join(
         b"com,example)/%06d/%b 20220807000000\tcdx-00000.gz\t%d\t100\t%d\n"
         % (number, b"x" * 60_000, number * 100, number + 1)
@@ -220,13 +223,6 @@ def test_requests_for_an_invalid_list_end_before_the_harvest_does(mirror: Path, 
         assert outcome.progress.bytes == sum(exchange.body_bytes_sent for exchange in log)
 
 
-def test_crawls_without_an_index_are_named(cat: Catalogue) -> None:
-    with pytest.raises(UnknownCrawl, match=f"has no CDX index of {OTHER}"):
-        cat.harvest(OTHER, index="cdx")
-    with pytest.raises(QueryError, match="invalid index 'all'; use columnar or cdx or both"):
-        cat.harvest(CRAWL, index="all")
-
-
 def test_damaged_files_are_found_and_dropped(cat: Catalogue, mirror: Path, tmp_path: Path) -> None:
     cat.harvest(CRAWL, index="cdx")
     asks = Command(tmp_path / "data", str(mirror), tmp_path)
@@ -246,7 +242,11 @@ def test_damaged_files_are_found_and_dropped(cat: Catalogue, mirror: Path, tmp_p
     assert asks("check").status == 0
 
 
-def test_forget_deletes_lists(cat: Catalogue, mirror: Path, tmp_path: Path) -> None:
+def test_forget_deletes_lists_and_missing_ones_are_named(cat: Catalogue, mirror: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnknownCrawl, match=f"has no CDX index of {OTHER}"):
+        cat.harvest(OTHER, index="cdx")
+    with pytest.raises(QueryError, match="invalid index 'all'; use columnar or cdx or both"):
+        cat.harvest(CRAWL, index="all")
     cat.harvest(CRAWL, index="cdx")
     write_list(mirror, make_list(2000), OTHER)
     cat.harvest(OTHER, index="cdx")
@@ -261,11 +261,3 @@ def test_forget_deletes_lists(cat: Catalogue, mirror: Path, tmp_path: Path) -> N
     assert not [*(tmp_path / "data/blocks").iterdir()]
     with pytest.raises(NotHarvested):
         cat.forget(OTHER)
-
-
-def test_estimate_counts_lists(cat: Catalogue) -> None:
-    needed = cat.harvest_estimate(CRAWL, index="cdx")
-    assert (needed.crawls, needed.files, needed.requests) == (1, 1, 9)
-    cat.harvest(CRAWL, index="cdx")
-    assert cat.harvest_estimate(CRAWL, index="cdx").requests == 0
-    assert cat.harvest_estimate(CRAWL, index="both").files == 300

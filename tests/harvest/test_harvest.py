@@ -4,7 +4,7 @@ import gzip
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,23 +23,10 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from tests.support.clocks import FakeClock
 from tests.support.commands import Command
-from tests.support.faults import Fault, FaultServer, Kind, Request, Script, only
+from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.warm import Forked
 
 ALL = ("warc", "crawldiagnostics", "robotstxt")
-
-
-class Until:
-    """A script that can be switched off."""
-
-    def __init__(self, script: Script) -> None:
-        self.script: Script | None = script
-
-    def __call__(self, request: Request) -> Fault | None:
-        return self.script(request) if self.script else None
-
-    def off(self) -> None:
-        self.script = None
 
 
 def listed(mirror: Path, crawl: str) -> list[IndexFile]:
@@ -47,7 +34,6 @@ def listed(mirror: Path, crawl: str) -> list[IndexFile]:
 
 
 def served_files(mirror: Path, crawl: str) -> dict[str, bytes]:
-    """Return the index files of a crawl, its manifest and the list of crawls."""
     paths = [*(file.path for file in listed(mirror, crawl)), manifest_path(crawl), "collinfo.json"]
     return {path: (mirror / path).read_bytes() for path in paths}
 
@@ -94,7 +80,9 @@ def run(source: PoliteSource, store: Store, crawl: str) -> Harvested:
     return harvest(crawl, iter(ALL), store=store, source=source)
 
 
-def test_makes_one_request_a_file_once(mirror: Path, crawls: list[str], tmp_path: Path) -> None:
+def test_makes_one_request_a_file_once_and_stores_the_footers(
+    mirror: Path, crawls: list[str], footers: dict[str, bytes], tmp_path: Path
+) -> None:
     with FaultServer(mirror) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
         cat.harvest("all", subsets="all")
         requested = Counter(exchange.path for exchange in server.log)
@@ -102,6 +90,7 @@ def test_makes_one_request_a_file_once(mirror: Path, crawls: list[str], tmp_path
         manifests = [manifest_path(name) for name in crawls]
         assert requested == Counter([*files, *manifests, "collinfo.json"])
         assert {exchange.method for exchange in server.log} == {"GET"}
+        assert stored(cat.session.store) == footers
         assert all(
             USUAL_TAIL <= int((exchange.range_header or "").removeprefix("bytes=-")) < USUAL_TAIL + 256
             for exchange in server.log
@@ -116,11 +105,6 @@ def test_only_errors_of_the_whole_source_end_a_harvest() -> None:
     classes = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, SourceError)]
     others = {each for each in classes if not issubclass(each, OF_ONE_FILE)}
     assert others == {SourceError, errors.Blocked, errors.SourceUnavailable}
-
-
-def test_stores_the_footers_of_the_files(harvested_data: Path, footers: dict[str, bytes]) -> None:
-    with Store(harvested_data / "footers.sqlite") as store:
-        assert stored(store) == footers
 
 
 def test_tail_length_follows_earlier_footers(mirror: Path, crawl: str, store: Store, footers: dict[str, bytes]) -> None:
@@ -153,22 +137,26 @@ def test_footer_longer_than_the_tail_takes_another_request(
     assert stored(store) == {file.path: footer}
 
 
-def test_continues_after_a_kill(mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes]) -> None:
+@contextmanager
+def killed(source: Path, home: Path, at: int, *words: str) -> Iterator[Command]:
+    """Kill a command when its server gets a request; yield the command line, for the same server."""
     started: list[Forked] = []
 
-    def kill(request: Request) -> Fault | None:
-        if request.number == 3:
+    def kill(request: Request) -> None:
+        if request.number == at:
             started[0].kill()
-        return None
 
-    script = Until(kill)
-    with FaultServer(mirror, script=script) as server:
-        command = Command(tmp_path / "data", server.url, tmp_path)
-        words = ["harvest", "--crawl", crawl, "--subset", "all"]
+    with FaultServer(source, script=kill) as server:
+        command = Command(home / "data", server.url, home)
         started.append(command.start(*words))
         started[0].communicate(timeout=60)
         assert started[0].returncode == -signal.SIGKILL
-        script.off()
+        yield command
+
+
+def test_continues_after_a_kill(mirror: Path, crawl: str, tmp_path: Path, footers: dict[str, bytes]) -> None:
+    words = ["harvest", "--crawl", crawl, "--subset", "all"]
+    with killed(mirror, tmp_path, 3, *words) as command:
         assert command(*words).status == 0
         status = command("status", "--json").json()
     expected = {path: data for path, data in footers.items() if f"crawl={crawl}/" in path}
@@ -201,9 +189,8 @@ def test_ctrl_c_keeps_stored_files(mirror: Path, crawl: str, tmp_path: Path) -> 
 
 def test_failing_file_is_reported_and_others_continue(mirror: Path, crawl: str, tmp_path: Path) -> None:
     missing, *rest = listed(mirror, crawl)
-
-    script = Until(only(missing.path, Kind.NOT_FOUND))
-    with FaultServer(mirror, script=script) as server:
+    lost = {missing.path}
+    with FaultServer(mirror, script=lambda each: Fault(Kind.NOT_FOUND) if each.path in lost else None) as server:
         command = Command(tmp_path / "data", server.url, tmp_path)
         ran = command("harvest", "--crawl", crawl, "--subset", "all", "--json")
         assert ran.status == 1
@@ -216,7 +203,7 @@ def test_failing_file_is_reported_and_others_continue(mirror: Path, crawl: str, 
         requested = command("query", *words)
         assert requested.status == 1
         assert "may be incomplete" in requested.err
-        script.off()
+        lost.clear()
         assert command("harvest", "--crawl", crawl, "--subset", "all").status == 0
     with catalogue.open(command.data, settings=Settings(source=str(mirror))) as cat:
         assert cat.failures().empty

@@ -10,7 +10,6 @@ import pytest
 from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
-from catalogue.parquet.footer import decode_footer
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
@@ -40,7 +39,6 @@ def crawl(mirror: Path) -> str:
 
 @pytest.fixture(scope="module")
 def stored(mirror: Path, crawl: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with page indexes; to be copied."""
     data = tmp_path_factory.mktemp("pages") / "data"
     with Catalogue(Session(data, Settings(source=str(mirror)))) as cat:
         cat.harvest(crawl, pages=True)
@@ -48,7 +46,6 @@ def stored(mirror: Path, crawl: str, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def requests(server: LoopbackServer) -> list[str]:
-    """Return the requested index files, once for each request."""
     return [exchange.path for exchange in server.log if exchange.path.endswith(".parquet")]
 
 
@@ -64,35 +61,18 @@ def test_one_request_fetches_footer_and_page_indexes(
         server.log.clear()
         cat.harvest(crawl, subsets="all", pages=True)
         assert requests(server) == []
-        found = cat.captures("*.example.com", crawls=crawl)
+        found = cat.captures("*.example.com", crawls=crawl, columns="*")
         assert not found.plan.indexes
         assert found.plan.pages > 0
         pages = cat.pages(crawl)
         assert pages.num_rows.sum() == cat.files(crawl).num_rows.sum()
+        assert cat.check(read_subset="100%").findings == []  # they equal those of the files
 
 
-def test_stored_page_indexes_equal_the_file(mirror: Path, stored: Path) -> None:
-    """The offset indexes of all columns, and the column index of the key."""
-    with Store(stored / "footers.sqlite") as store:
-        assert store.keys("files")
-        for path in store.keys("files"):
-            file = store.get("files", path)
-            assert file
-            data, footer = (mirror / path).read_bytes(), decode_footer(file.data, file.size)
-            indexes = store.indexes(path, [group.ordinal for group in footer.row_groups], file)
-            assert len(indexes) == len(footer.row_groups) > 0
-            for group in footer.row_groups:
-                remaining = indexes[group.ordinal]
-                bounds = group.chunks[KEY_COLUMN].column_index
-                assert bounds
-                assert remaining.column_index == data[bounds.start : bounds.end]
-                located = {name: chunk.offset_index for name, chunk in group.chunks.items()}
-                assert remaining.offset_indexes == {n: data[at.start : at.end] for n, at in located.items() if at}
-
-
-def test_does_not_request_stored_footers(
+def test_does_not_request_stored_footers_or_missing_page_indexes(
     mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path, crawl: str
 ) -> None:
+    without = min(crawl_of(path) for path in index_paths(mirror))  # of 2018
     with Catalogue(Session(tmp_path / "data", settings)) as cat:
         cat.harvest(crawl)
         files = requests(server)
@@ -103,18 +83,11 @@ def test_does_not_request_stored_footers(
         assert sorted(exchange.path for exchange in made) == sorted(files)
         assert all(exchange.sent_bytes < sizes[exchange.path] / 2 for exchange in made)
         assert not cat.captures("*.example.com", crawls=crawl).plan.indexes
-
-
-def test_accepts_files_without_page_indexes(
-    mirror: Path, server: LoopbackServer, settings: Settings, tmp_path: Path
-) -> None:
-    crawl = min(crawl_of(path) for path in index_paths(mirror))  # of 2018
-    with Catalogue(Session(tmp_path / "data", settings)) as cat:
-        cat.harvest(crawl, pages=True)
+        cat.harvest(without, pages=True)
         server.log.clear()
-        cat.harvest(crawl, pages=True)
+        cat.harvest(without, pages=True)
         assert requests(server) == []
-        assert cat.pages(crawl).empty
+        assert cat.pages(without).empty
 
 
 def test_changed_file_replaces_its_page_indexes(stored: Path, settings: Settings, tmp_path: Path, crawl: str) -> None:

@@ -27,19 +27,16 @@ def test_large_harvests_of_several_crawls_need_consent(command: Command, miniatu
     assert len(command("status", "--json").json()["coverage"]) >= len(crawls)
 
 
-def test_dry_run_reports_the_price_and_harvests_nothing(command: Command, crawl: str) -> None:
+def test_price_is_that_of_missing_files_and_a_dry_run_harvests_nothing(
+    command: Command, mirror: Path, settings: Settings, crawl: str
+) -> None:
     words = ("harvest", "--crawl", crawl, "--subset", "all", "--dry-run")
-    needed, files = command(*words, "--json").json(), 3 * FILES_OF_A_SUBSET
-    assert (needed["crawls"], needed["files"], needed["requests"]) == (1, files, files + 1)
+    priced, files = command(*words, "--json").json(), 3 * FILES_OF_A_SUBSET
+    assert (priced["crawls"], priced["files"], priced["requests"]) == (1, files, files + 1)
     assert f"{files} files: {files + 1} requests" in command(*words).out
     assert command("status", "--json").json()["coverage"] == []
-
-
-def test_price_of_a_known_crawl_is_that_of_its_missing_files(
-    mirror: Path, settings: Settings, tmp_path: Path, crawl: str
-) -> None:
     listed = gzip.decompress((mirror / f"crawl-data/{crawl}/cc-index-table.paths.gz").read_bytes()).splitlines()
-    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+    with catalogue.open(command.data, settings=settings) as cat:
         cat.harvest(crawl)
         stored = len(cat.files())
         for subsets, missing in (("warc", 0), ("all", len(listed) - stored)):

@@ -10,6 +10,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
+from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested
 from catalogue.harvest.next_steps import next_steps
@@ -42,7 +43,7 @@ def harvest_part(cat: Catalogue, crawl: str, files: int) -> None:
         cat.harvest(crawl, subsets="all", report=interrupt)
 
 
-def test_subsets_that_were_not_reached_are_reported(cat: Catalogue, mirror: Path, crawl: str) -> None:
+def test_subsets_that_were_not_reached_are_reported(cat: Catalogue, command: Command, mirror: Path, crawl: str) -> None:
     warc_files = len(list(mirror.rglob(f"crawl={crawl}/subset=warc/*.parquet")))
     harvest_part(cat, crawl, warc_files)
     found = cat.captures("*.example.com", crawls=crawl, subsets="all", index="columnar")
@@ -50,9 +51,11 @@ def test_subsets_that_were_not_reached_are_reported(cat: Catalogue, mirror: Path
     assert cat.captures("*.example.com", crawls=crawl, index="columnar").complete
     assert not found.complete
     missing = " ".join(found.plan.missing)
-    assert "crawldiagnostics," in missing
-    assert "robotstxt," in missing
-    assert "warc," not in missing
+    assert {name for name in ("warc", "crawldiagnostics", "robotstxt") if f"{name}," in missing} == {*SUBSETS[1:]}
+    (row,) = cat.crawls().query("files_harvested > 0").to_dict("records")
+    first = command("status", "--json").json()["next"][0]
+    assert first["why"] == f"{row['files_listed'] - row['files_harvested']} files of {crawl} are not harvested"
+    assert first["command"].endswith("--subset crawldiagnostics --subset robotstxt")
     cat.harvest(crawl, subsets="all")
     assert cat.captures("*.example.com", crawls=crawl, subsets="all", index="columnar").complete
 
@@ -61,28 +64,27 @@ def test_tables_are_written_at_once(cat: Catalogue, crawl: str) -> None:
     harvest_part(cat, crawl, 2)
     path = cat.session.data / "tables" / f"{crawl}.parquet"
     written = path.stat()
-    assert (
-        len({*pq.read_table(path, columns=["path"])["path"].to_pylist()}) == len(cat.session.store.keys("files")) == 2
-    )
+    paths = {*pq.read_table(path, columns=["path"])["path"].to_pylist()}
+    assert len(paths) == len(cat.session.store.keys("files")) == 2
     assert len(cat.files()) == 2
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
 
 
-def test_status_counts_missing_files_of_all_subsets(cat: Catalogue, command: Command, crawl: str) -> None:
-    harvest_part(cat, crawl, 1)
-    (row,) = cat.crawls().query("files_harvested > 0").to_dict("records")
-    missing = row["files_listed"] - row["files_harvested"]
-    first = command("status", "--json").json()["next"][0]
-    assert first["why"] == f"{missing} files of {crawl} are not harvested"
-    assert first["command"].endswith("--subset all")
-
-
-def test_subset_that_was_not_requested_is_not_missing(cat: Catalogue, command: Command, crawl: str) -> None:
+def test_only_files_of_requested_subsets_are_missing(cat: Catalogue, command: Command, crawl: str) -> None:
     cat.harvest(crawl, subsets="robotstxt")
     assert cat.captures("*.example.com", crawls=crawl, subsets="robotstxt", index="columnar").complete
     assert not any("not harvested" in step.why for step in next_steps(cat.session))
     requested = {row["subset"]: row["requested"] for row in command("status", "--json").json()["coverage"]}
     assert requested == {"robotstxt": True, "warc": False, "crawldiagnostics": False}
+    # As after a pull that was interrupted, or in a store of before requests were stored:
+    with Store(cat.session.data / STORE_NAME) as store:
+        store.delete("documents", [f"requested/{crawl}/robotstxt"])
+    found = cat.captures("*.example.com", crawls=crawl, subsets=["warc", "robotstxt"], index="columnar")
+    assert not found.complete
+    assert all("warc," in problem for problem in found.plan.missing)
+    assert next_steps(cat.session)[0].command.endswith(f"--crawl {crawl}")
+    cat.harvest(crawl, subsets="robotstxt")
+    assert cat.captures("*.example.com", crawls=crawl, subsets="robotstxt", index="columnar").complete
 
 
 def test_crawl_interrupted_before_its_first_file_is_missing(cat: Catalogue, whole_crawls: list[str]) -> None:
@@ -93,38 +95,20 @@ def test_crawl_interrupted_before_its_first_file_is_missing(cat: Catalogue, whol
     for crawls in (None, newer):  # it is one of the stored crawls
         with pytest.raises(NotHarvested, match=f"harvest --crawl {newer}"):
             cat.captures("*.example.com", crawls=crawls, index="columnar")
+    assert next_steps(cat.session)[0].command.endswith(f"harvest --crawl {newer} --subset all")
 
 
-def test_forgotten_crawls_are_no_longer_requested(cat: Catalogue, crawl: str) -> None:
-    harvest_part(cat, crawl, 2)
-    cat.forget(crawl)
-    cat.harvest(crawl)
-    assert cat.captures("*.example.com", crawls=crawl).complete
-
-
-def test_check_repairs_a_damaged_request(cat: Catalogue, command: Command, crawl: str) -> None:
+def test_check_repairs_a_damaged_request_and_forget_deletes_it(cat: Catalogue, command: Command, crawl: str) -> None:
     harvest_part(cat, crawl, 2)
     cat.close()
     with sqlite3.connect(command.data / "footers.sqlite") as store:
         store.execute("UPDATE documents SET value = x'00' WHERE key = ?", [f"requested/{crawl}/robotstxt"])
     store.close()
-    assert command("check").status == 1
-    assert command("check", "--repair").status == 0
-    assert command("check").status == 0
+    assert [command("check", *words).status for words in ((), ("--repair",), ())] == [1, 0, 0]
     assert not cat.captures("*.example.com", crawls=crawl, subsets="all", index="columnar").complete
-
-
-def test_missing_files_are_reported_without_a_stored_request(cat: Catalogue, crawl: str) -> None:
-    """As after a pull that was interrupted, or in a store of before requests were stored."""
-    cat.harvest(crawl, subsets="robotstxt")
-    with Store(cat.session.data / STORE_NAME) as store:
-        store.delete("documents", [f"requested/{crawl}/robotstxt"])
-    found = cat.captures("*.example.com", crawls=crawl, subsets=["warc", "robotstxt"], index="columnar")
-    assert not found.complete
-    assert all("warc," in problem for problem in found.plan.missing)
-    assert next_steps(cat.session)[0].command.endswith(f"--crawl {crawl}")
-    cat.harvest(crawl, subsets="robotstxt")
-    assert cat.captures("*.example.com", crawls=crawl, subsets="robotstxt", index="columnar").complete
+    cat.forget(crawl)
+    cat.harvest(crawl)
+    assert cat.captures("*.example.com", crawls=crawl).complete
 
 
 def test_forget_completes_a_killed_forget(cat: Catalogue, tmp_path: Path, crawl: str) -> None:

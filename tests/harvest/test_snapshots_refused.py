@@ -71,18 +71,13 @@ def first(**fields: Any) -> Callable[[Fields], object]:
         (lambda manifest: manifest.update(version=8), "version 8.*upgrade this tool"),
         (lambda manifest: manifest.update(version=[1]), "list instead of int"),
         (lambda manifest: manifest.update(version="x" * 10_000), "str instead of int"),
-        (first(crawl="x" * 10_000), "^.{,200}$"),
-        (lambda manifest: manifest.pop("files"), "'files'"),
+        *((first(crawl="x" * 10_000), "^.{,200}$"), (lambda manifest: manifest.pop("files"), "'files'")),
         (lambda manifest: manifest.update(files=7), "cannot be used"),
         (lambda manifest: manifest["files"].append({}), "'crawl'"),
         (lambda manifest: manifest["files"].append(7), "cannot be used"),
-        (first(crawl="../../etc/passwd"), "passwd"),
-        (first(crawl=7), "int instead of str"),
-        (first(sha256=""), "sha256"),
-        (first(size=1 << 40), "size"),
-        (first(size=True), "bool instead of int"),
-        (first(sha256="x" * 64), "cannot be used"),
-        (first(sha256=7), "cannot be used"),
+        *((first(crawl="../../etc/passwd"), "passwd"), (first(crawl=7), "int instead of str")),
+        *((first(sha256=""), "sha256"), (first(size=1 << 40), "size"), (first(size=True), "bool instead of int")),
+        *((first(sha256="x" * 64), "cannot be used"), (first(sha256=7), "cannot be used")),
     ],
 )
 def test_refuses_invalid_manifests(exported: Path, change: Callable[[Fields], object], message: str) -> None:
@@ -135,7 +130,6 @@ def rewritten(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
 
 
 def with_line(*values: object) -> Callable[[Path], object]:
-    """Change the first line."""
     return rewritten(lambda data: json.dumps(values).encode() + data[data.index(b"\n") :])
 
 
@@ -173,18 +167,12 @@ def bomb(path: Path) -> None:
         (rewritten(lambda _: b" " * (64 << 20)), "is damaged or has another form"),
         (rewritten(lambda _: b"7\n"), "is damaged or has another form"),
         (with_line("key", 100, 100), "its digest is wrong"),
-        (with_line("key", 32 << 20, 100), "its digest is wrong"),
-        (with_line("key", 1 << 40, 100), "an entry with"),
-        (with_line("key", -1, 100), "an entry with"),
-        (with_line("key", *[True], 100), "bool instead of int"),
+        *((with_line("key", 32 << 20, 100), "its digest is wrong"), (with_line("key", 1 << 40, 100), "an entry with")),
+        *((with_line("key", -1, 100), "an entry with"), (with_line("key", *[True], 100), "bool instead of int")),
         (with_line("key", 100), "is damaged or has another form"),
-        (with_line("key"), "is damaged or has another form"),
-        (with_line(), "is damaged or has another form"),
-        (with_item(2, -1), "an entry with"),
-        (with_item(2, 1 << 40), "parts of"),
-        (with_item(2, 0), "parts of"),
-        (with_item(2, 1.0), "float instead of int"),
-        (with_item(0, None), "NoneType instead of str"),
+        *((with_line("key"), "is damaged or has another form"), (with_line(), "is damaged or has another form")),
+        *((with_item(2, -1), "an entry with"), (with_item(2, 1 << 40), "parts of"), (with_item(2, 0), "parts of")),
+        *((with_item(2, 1.0), "float instead of int"), (with_item(0, None), "NoneType instead of str")),
         (bomb, "is invalid"),
     ],
 )

@@ -98,13 +98,15 @@ def only(axis: Axis) -> Lane:
     return lane
 
 
-def test_sorted_files_tile_the_axis() -> None:
+def test_sorted_files_tile_the_axis_and_bounds_of_signed_order_are_sorted() -> None:
     files = [a_file("x", ("a", "b")), a_file("y", ("c", "d")), a_file("z", ("e", "f"))]
     axis = key_space(CRAWL, files, plan(exact_interval(b"c"), y=[(0, True)])).files
     bars = only(axis).bars
     assert [bar.state for bar in bars] == [State.SKIPPED, State.READ, State.SKIPPED]
     assert [end for bar in bars for end in (bar.start, bar.end)] == pytest.approx([0, 1 / 3, 1 / 3, 2 / 3, 2 / 3, 1])
     assert (axis.low, axis.high, only(axis).depth) == ("a", "f", 1)
+    signed = key_space(CRAWL, [a_file("x", ("é", "z"))], plan(exact_interval(b"z"))).files
+    assert [(bar.start, bar.end, signed.low, signed.high) for bar in only(signed).bars] == [(0, 1, "z", "é")]
     ((start, end),) = axis.marks
     assert start == pytest.approx(1 / 3)
     assert 1 / 3 <= end < 2 / 3
@@ -131,11 +133,6 @@ def test_row_groups_without_bounds_take_the_whole_axis() -> None:
     assert (space.without_bounds, space.all_groups) == (2, 3)
     nothing = space.groups[1]
     assert (nothing.low, nothing.high, nothing.marks) == ("", "", ())
-
-
-def test_bounds_of_signed_order_are_sorted() -> None:
-    axis = key_space(CRAWL, [a_file("x", ("é", "z"))], plan(exact_interval(b"z"))).files
-    assert [(bar.start, bar.end, axis.low, axis.high) for bar in only(axis).bars] == [(0, 1, "z", "é")]
 
 
 def test_marks_requested_keys_outside_of_files_but_not_of_row_groups() -> None:

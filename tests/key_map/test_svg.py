@@ -79,7 +79,7 @@ def test_draws_crawls_of_any_size(count: int, *, zipped: bool) -> None:
     assert bars(picture, "skipped") == 12 * count
 
 
-def test_draws_plans_of_every_era_without_requests(harvested: Catalogue) -> None:
+def test_draws_plans_of_every_era_and_one_of_the_crawls_of_a_query(harvested: Catalogue) -> None:
     for crawl in stored_crawls(harvested.session):
         found = harvested.captures("*.example.com", crawls=crawl)
         before = harvested.requests
@@ -91,6 +91,16 @@ def test_draws_plans_of_every_era_without_requests(harvested: Catalogue) -> None
         assert any(f"{len(found.plan.paths)} of {files} read" in text for text in texts(picture)) or files > 1
         assert found.plan.price in " ".join(picture.sentences)
     check_legible(harvested.plot(crawl))
+    newest, *others = stored_crawls(harvested.session)
+    found = harvested.captures("*")
+    assert f"{len(others):,} other crawl" in found.plot().sentences[-1] + found.plot().sentences[-2]
+    assert found.plot(others[-1]).title == f"* in {others[-1]}"
+    with pytest.raises(QueryError, match=others[-1]):
+        harvested.captures("*", crawls=newest).plot(others[-1])
+    with pytest.raises(UnknownCrawl):
+        harvested.plot("CC-MAIN-2013-20")
+    with pytest.raises(QueryError, match=newest):
+        harvested.plot("all")
 
 
 @pytest.fixture(scope="module")
@@ -132,19 +142,6 @@ def test_replaces_characters_that_xml_cannot_contain(name: str, tmp_path: Path) 
     draw_crawl(name, crawl_axis([file])).save(tmp_path / "map.svg")
     root = ET.parse(tmp_path / "map.svg").getroot()
     assert all((text.text or "").isprintable() for text in root.iter(f"{SVG}text"))
-
-
-def test_draws_one_of_the_crawls_of_a_query(harvested: Catalogue) -> None:
-    newest, *others = stored_crawls(harvested.session)
-    found = harvested.captures("*")
-    assert f"{len(others):,} other crawl" in found.plot().sentences[-1] + found.plot().sentences[-2]
-    assert found.plot(others[-1]).title == f"* in {others[-1]}"
-    with pytest.raises(QueryError, match=others[-1]):
-        harvested.captures("*", crawls=newest).plot(others[-1])
-    with pytest.raises(UnknownCrawl):
-        harvested.plot("CC-MAIN-2013-20")
-    with pytest.raises(QueryError, match=newest):
-        harvested.plot("all")
 
 
 def test_draws_the_path_to_one_page(paged: Catalogue) -> None:

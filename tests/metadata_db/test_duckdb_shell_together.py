@@ -41,7 +41,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def harvested(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder where one of two crawls is harvested, to be copied."""
     data = tmp_path_factory.mktemp("harvested") / "data"
     with catalogue.open(data, settings=Settings(source=str(folder))) as cat:
         cat.harvest(OLD)
@@ -50,7 +49,6 @@ def harvested(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def command(folder: Path, harvested: Path, tmp_path: Path) -> Command:
-    """The same, to be changed."""
     return Command(Path(copytree(harvested, tmp_path / "data")), str(folder), tmp_path)
 
 
@@ -191,7 +189,6 @@ def path(untaught_data: Path, tmp_path: Path) -> Path:
 
 
 def fewer(path: Path) -> None:
-    """Put another catalogue in its place, which lacks a file."""
     temporary = path.with_name("beside.duckdb")
     shutil.copyfile(path, temporary)
     with duckdb.connect(temporary) as connection:
@@ -205,12 +202,13 @@ def count(path: Path) -> int:
     return int(number)
 
 
-def test_failed_query_does_not_affect_the_next(path: Path) -> None:
+def test_failed_query_does_not_affect_the_next_and_releases_the_file(path: Path) -> None:
     right = count(path)
     for _ in range(2):
         with pytest.raises(duckdb.BinderException), reading(path) as connection:
             connection.execute("CREATE TEMP TABLE files AS SELECT 1; SELECT no_such_column FROM catalogue.files")
         assert count(path) == right
+    subprocess.run([sys.executable, "-c", WRITES, path], check=True, timeout=60)
 
 
 def test_readers_see_a_consistent_state_and_then_a_replaced_file(path: Path) -> None:
@@ -222,8 +220,3 @@ def test_readers_see_a_consistent_state_and_then_a_replaced_file(path: Path) -> 
             assert first.execute(COUNT).fetchall() == before == [(after + 1,)]
     fewer(path)
     assert count(path) == after - 1
-
-
-def test_releases_the_file(path: Path) -> None:
-    count(path)
-    subprocess.run([sys.executable, "-c", WRITES, path], check=True, timeout=60)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.errors import DiskFailed, IncompleteAnswer, QueryError
+from catalogue.errors import DiskFailed, QueryError
 from catalogue.export.ducklake_sql import add_column_chunks
 from catalogue.metadata_db.connection import connect, queries_folder
 from catalogue.metadata_db.refresh import is_fresh, refresh
@@ -33,7 +33,6 @@ QUESTIONS = sorted(queries_folder().glob("*.sql"))
 
 @pytest.fixture
 def data(untaught_data: Path, tmp_path: Path) -> Path:
-    """A copy of the harvested folder, to be changed."""
     folder = tmp_path / "data"
     shutil.copytree(untaught_data, folder)
     return folder
@@ -52,12 +51,20 @@ def shell(path: Path, sql: str) -> list[dict[str, object]]:
     return rows
 
 
-def test_duckdb_shell_equals_python(harvested: catalogue.Catalogue) -> None:
+def test_old_shells_read_it_and_find_a_comment_of_every_view_and_column(harvested: catalogue.Catalogue) -> None:
     rows = shell(harvested.path, "select path, row_group, min_url_surtkey, num_rows from row_groups order by all")
     ours = harvested.row_groups().sort_values(["path", "row_group"])
     assert [row["path"] for row in rows] == list(ours["path"])
     assert [row["num_rows"] for row in rows] == list(ours["num_rows"])
-    assert {row["view_name"] for row in shell(harvested.path, _VIEWS.format("view_name"))} == VIEWS
+    views = shell(harvested.path, _VIEWS.format("view_name, comment"))
+    sql = "select table_name, column_name, comment from duckdb_columns() where schema_name = 'main' and not internal"
+    columns = shell(harvested.path, sql)
+    assert {row["view_name"] for row in views} == {row["table_name"] for row in columns} == VIEWS
+    assert [row for row in (*views, *columns) if not row["comment"]] == []
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{harvested.path}' AS it (READ_ONLY)")
+        (tags,) = connection.execute("SELECT tags FROM duckdb_databases() WHERE database_name = 'it'").fetchall()[0]
+    assert tags["storage_version"].startswith(("v1.0", "v1.1"))
 
 
 def test_views_of_a_copy_in_another_folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,24 +79,6 @@ def test_views_of_a_copy_in_another_folder(data: Path, tmp_path: Path, monkeypat
     with duckdb.connect(copy / "catalogue.duckdb", read_only=True) as connection:
         assert [connection.sql(f"FROM {view} ORDER BY ALL").to_arrow_table() for view in views] == expected
         assert connection.sql("FROM blocks").fetchall() == []
-
-
-def test_has_the_storage_version_of_old_shells(harvested: catalogue.Catalogue) -> None:
-    with duckdb.connect() as connection:
-        connection.execute(f"ATTACH '{harvested.path}' AS it (READ_ONLY)")
-        (tags,) = connection.execute("SELECT tags FROM duckdb_databases() WHERE database_name = 'it'").fetchall()[0]
-    assert tags["storage_version"].startswith(("v1.0", "v1.1"))
-
-
-def test_every_view_and_column_has_a_comment(harvested: catalogue.Catalogue) -> None:
-    columns = shell(
-        harvested.path,
-        "select table_name, column_name, comment from duckdb_columns() where schema_name = 'main' and not internal",
-    )
-    assert {str(row["table_name"]) for row in columns} == VIEWS
-    assert [row for row in columns if not row["comment"]] == []
-    tables = shell(harvested.path, _VIEWS.format("view_name, comment"))
-    assert [row for row in tables if not row["comment"]] == []
 
 
 def test_row_groups_equal_the_files(mirror: Path, harvested: catalogue.Catalogue) -> None:
@@ -116,7 +105,6 @@ def test_row_groups_equal_the_files(mirror: Path, harvested: catalogue.Catalogue
 def with_chunks(
     untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[catalogue.Catalogue]:
-    """Where the column chunks of all crawls are shown."""
     folder = shutil.copytree(untaught_data, tmp_path_factory.mktemp("chunks") / "data")
     with catalogue.open(folder, settings=settings) as cat:
         add_column_chunks(cat.session, [str(crawl) for crawl in cat.files()["crawl"].unique()])
@@ -150,24 +138,6 @@ def test_named_queries_are_correct(harvested: catalogue.Catalogue, mirror: Path)
     planned = harvested.captures("example.com").plan
     expected = {(file.file.path, group.ordinal) for file in planned.files for group in file.row_groups}
     assert {(row[2], row[3]) for row in found} >= expected
-
-
-@in_soak
-def test_fills_column_chunks_of_requested_crawls(data: Path, settings: Settings, mirror: Path) -> None:
-    with catalogue.open(data, settings=settings) as cat:
-        first, *others = sorted(cat.files()["crawl"].unique())
-        with pytest.warns(IncompleteAnswer, match="the view column_chunks has no rows of "):
-            assert len(cat.sql("select * from column_chunks").df()) == 0
-        rows = cat.column_chunks(first)
-        path = str(rows["path"].iloc[0])
-        file = pq.ParquetFile(mirror / path).metadata
-        chunk = file.row_group(0).column(file.schema.names.index("url"))
-        (row,) = rows[(rows.path == path) & (rows.row_group == 0) & (rows.column_name == "url")].to_dict("records")
-        assert (row["total_compressed_size"], row["codec"]) == (chunk.total_compressed_size, chunk.compression)
-        cat.column_chunks(others[0])
-        with pytest.warns(IncompleteAnswer, match=others[-1]):
-            assert set(cat.sql("select distinct crawl from column_chunks").df()["crawl"]) == {first, others[0]}
-        assert len(cat.column_chunks(first)) == len(rows)
 
 
 def test_changes_when_files_change(data: Path, store: Store) -> None:
@@ -242,11 +212,6 @@ def test_accepts_unusual_folder_names(untaught_data: Path, tmp_path: Path, setti
             found = cat.sql("FROM column_values ORDER BY ALL").fetchall()
             assert {row[0] for row in found} == {crawl}
             assert len(found) == len({*found})
-
-
-def test_invalid_sql_is_an_error(harvested: catalogue.Catalogue) -> None:
-    with pytest.raises(QueryError, match="no_such_table"):
-        harvested.sql("select * from no_such_table")
 
 
 ZONED = """

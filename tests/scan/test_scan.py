@@ -40,7 +40,6 @@ class Counted:
         return self.cat.scan(**UNLIMITED | {"crawls": self.crawls, "subsets": "all", "columns": SOME_COLUMNS} | more)
 
     def cost(self, frame: pl.LazyFrame, engine: Any = "auto") -> tuple[int, int, pl.DataFrame]:
-        """The requests and bytes of a frame that is collected, and its rows."""
         requests, received = len(self._server.log), self.cat.bytes
         rows = frame.collect(engine=engine)
         return len(self._server.log) - requests, self.cat.bytes - received, rows
@@ -247,18 +246,6 @@ def test_errors_of_the_source_reach_the_caller(
                 cat.scan(**UNLIMITED).select("url").collect(engine=engine)
 
 
-def test_cdx_scans_need_no_harvest(whole_mirror: Path, settings: Settings, tmp_path: Path, crawl: str) -> None:
-    with catalogue.open(tmp_path / "data", settings=replace(settings, source=str(whole_mirror))) as cat:
-        with pytest.raises(NotHarvested):
-            cat.scan()
-        frame = cat.scan("*.example.com", crawls=crawl, **UNLIMITED)
-        assert frame.collect_schema().names() == [*COLUMNS]
-        found = frame.filter(pl.col("subset") == "warc", pl.col("fetch_status") == 200).select("url").collect()
-        expected = cat.captures("*.example.com", crawls=crawl, subsets="warc", status=200, columns="url")
-        assert sorted(found["url"]) == sorted(row["url"] for row in expected)
-        assert frame.filter(pl.col("url_surtkey") < "b").collect().height == 0  # a contradiction
-
-
 def test_duckdb_passes_conditions_on(counted: Counted) -> None:
     frame = counted.scan().select("url", "url_surtkey", "fetch_status")
     requests, _, rows = counted.cost(frame)
@@ -297,16 +284,23 @@ def test_conditions_after_head_select_among_the_first_rows(engine: Any, counted:
     assert counted_rows.collect(engine=engine).item() == len(expected)
 
 
-def test_a_harvest_of_some_subsets_makes_no_scan_an_error(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
+def test_harvests_of_some_subsets_change_no_rows_of_scans(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
     chosen = Settings(source=str(whole_mirror), cache=tmp_path / "cache")
     counts = []
     for subsets in ((), "warc", "all"):
         with catalogue.open(tmp_path / f"data {subsets}", settings=chosen) as cat:
             if subsets:
                 cat.harvest(crawl, subsets=subsets)
+            else:
+                with pytest.raises(NotHarvested):
+                    cat.scan()
             lazy = cat.scan("*.example.com", crawls=crawl, subsets="all")
             counts.append(lazy.select(pl.len()).collect().item())
-            assert len(lazy.filter(pl.col("fetch_status") == 200).collect()) < counts[-1]
-            assert (len(lazy.collect_schema()) == len(COLUMNS)) is (subsets != "all")
+            found = lazy.filter(pl.col("subset") == "warc", pl.col("fetch_status") == 200).select("url").collect()
+            expected = cat.captures("*.example.com", crawls=crawl, subsets="warc", status=200, columns="url")
+            assert sorted(found["url"]) == sorted(row["url"] for row in expected)
+            assert 0 < len(found) < counts[-1]
+            assert lazy.filter(pl.col("url_surtkey") < "b").collect().height == 0  # a contradiction
+            assert (lazy.collect_schema().names() == [*COLUMNS]) is (subsets != "all")
     assert counts[0] > 0
     assert counts == counts[:1] * 3

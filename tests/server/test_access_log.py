@@ -87,7 +87,11 @@ def test_a_line_for_each_answer(harvested_data: Path, settings: Settings, crawl:
     assert messages == []
 
 
-def test_standard_error(harvested_data: Path, settings: Settings, capfd: pytest.CaptureFixture[str]) -> None:
+def test_standard_error_and_an_impossible_file(
+    harvested_data: Path, settings: Settings, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(QueryError, match=r"\(No such file or directory\); choose another --access-log"):
+        AccessLog(str(tmp_path / "none/access.log"), proxied=False, notify=print)
     with logging(harvested_data, settings, "-", []) as (address, _):
         assert get(address, "/healthz").status == 200
     assert [line["path"] for line in entries(capfd.readouterr().err)] == ["/healthz"]
@@ -99,11 +103,6 @@ def test_full_disk_is_reported_once(harvested_data: Path, settings: Settings) ->
     with logging(harvested_data, settings, "/dev/full", messages) as (address, _):
         assert [get(address, "/healthz").status for _ in range(3)] == [200] * 3
     assert messages == ["the access log /dev/full cannot be written (No space left on device); lines are missing"]
-
-
-def test_refuses_an_impossible_file(tmp_path: Path) -> None:
-    with pytest.raises(QueryError, match=r"\(No such file or directory\); choose another --access-log"):
-        AccessLog(str(tmp_path / "none/access.log"), proxied=False, notify=print)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

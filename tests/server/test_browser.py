@@ -24,6 +24,11 @@ from tests.support.web_pages import serving_site
 TELEPHONE, DESK = 320, 1280
 ENTER, TAB = "\ue007", "\ue004"  # as WebDriver names keys
 OVERFLOW = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
+OVERFLOWING = """
+const within = (e) => e.closest('.skip, thead, svg svg') !== null;
+return [...document.body.querySelectorAll('*')]
+  .filter((e) => !within(e) && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML)
+"""
 pytestmark = without_browser
 site = pytest.fixture(scope="module")(serving_site)
 WAITING = f"/search?url=example.com/*&crawl={CRAWL}"
@@ -76,10 +81,21 @@ def run(browser: Any, script: str) -> Any:
 
 
 @in_soak
-def test_search_from_the_form(browser: Any, site: str, crawl: str) -> None:
+def test_keyboard_reaches_everything_and_searches(browser: Any, site: str, crawl: str) -> None:
     browser.get(f"{site}/{crawl}/")
-    field = browser.find_element("name", "url")
-    field.send_keys("*.example.com", ENTER)
+    browser.switch_to.active_element.send_keys(TAB)
+    browser.switch_to.active_element.send_keys(ENTER)
+    assert run(browser, "return document.activeElement.id") == "main"
+    browser.get(f"{site}/{crawl}/")
+    reached = []
+    for _ in range(9):
+        browser.switch_to.active_element.send_keys(TAB)
+        active = browser.switch_to.active_element
+        reached.append(active.get_attribute("name") or active.text)
+        assert run(browser, "return getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert reached[0] == "Skip to the content"
+    assert {"url", "Search", "Filters"} <= set(reached)
+    browser.find_element("name", "url").send_keys("*.example.com", ENTER)
     wait = waiting(browser)
     rows = wait.until(lambda driver: driver.find_elements("css selector", "table.captures tbody tr"))
     assert len(rows) == 100
@@ -96,34 +112,6 @@ def test_search_from_the_form(browser: Any, site: str, crawl: str) -> None:
     more = wait.until(lambda driver: driver.find_elements("css selector", "tbody tr:nth-child(101)"))
     assert len(more) == 1
     assert browser.find_element("name", "limit").get_attribute("value") == "1000"
-
-
-@in_soak
-def test_keyboard_navigation(browser: Any, site: str) -> None:
-    browser.get(site)
-    reached = []
-    for _ in range(9):
-        browser.switch_to.active_element.send_keys(TAB)
-        active = browser.switch_to.active_element
-        reached.append(active.get_attribute("name") or active.text)
-        assert run(browser, "return getComputedStyle(document.activeElement).outlineStyle") != "none"
-    assert reached[0] == "Skip to the content"
-    assert {"url", "crawl", "Search", "Filters"} <= set(reached)
-    browser.get(site)
-    browser.switch_to.active_element.send_keys(TAB)
-    browser.switch_to.active_element.send_keys(ENTER)
-    assert run(browser, "return document.activeElement.id") == "main"
-
-
-def check_fits(browser: Any, width: int) -> None:
-    assert run(browser, "return innerWidth") == width
-    assert run(browser, OVERFLOW) == 0
-    overflowing = """
-        const within = (e) => e.closest('.skip, thead, svg svg') !== null;
-        return [...document.body.querySelectorAll('*')]
-          .filter((e) => !within(e) && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML)
-    """
-    assert run(browser, overflowing) == []
 
 
 @in_soak
@@ -174,7 +162,8 @@ def test_pages_fit_and_do_not_violate_wcag(chromium: Any, site: str, crawl: str,
         run(chromium, axe)
         for width, theme, rules in ((DESK, "light", WCAG), (TELEPHONE, "dark", BY_LOOK)):
             look(chromium, width, theme)
-            check_fits(chromium, width)
+            assert (run(chromium, "return innerWidth"), run(chromium, OVERFLOW)) == (width, 0)
+            assert run(chromium, OVERFLOWING) == []
             passed, violations = chromium.execute_async_script(VIOLATIONS, rules)
             assert passed
             assert violations == [], url

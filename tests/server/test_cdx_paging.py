@@ -85,7 +85,6 @@ def test_paging_takes_linear_time() -> None:
 
 
 def page_lines(cat: Catalogue, crawl: str, url: str, number: int, size: int) -> tuple[int, list[str]]:
-    """Return the number of pages, and the lines of one."""
     parameters = {"url": url, "page": str(number), "pageSize": str(size), "output": "text", "fl": "urlkey,timestamp"}
     request = parse_request([*parameters.items()])
     search = CdxSearch(cat.session, crawl, Memory(0))
@@ -143,17 +142,11 @@ def test_pages_begin_at_blocks_whatever_is_stored(whole_mirror: Path, stored: di
     assert answers[0] == answers[1]
 
 
-def test_exact_url_is_one_page_without_page_index(harvested: Catalogue) -> None:
-    crawl = stored_crawls(harvested.session)[0]
-    before = harvested.requests
+def test_an_exact_url_and_times_without_captures_need_no_page_index(harvested: Catalogue) -> None:
+    request = parse_request([("url", "*.com"), ("from", "2099")])
+    crawl, before = stored_crawls(harvested.session)[0], harvested.requests
     page = CdxSearch(harvested.session, crawl, Memory()).find_page(parse_request([("url", "example.com")]))
     assert (page.pages, page.blocks, len(page.parts)) == (1, 1, 1)
-    assert harvested.requests == before
-
-
-def test_reads_nothing_for_times_without_captures(harvested: Catalogue) -> None:
-    request = parse_request([("url", "*.com"), ("from", "2099")])
-    before = harvested.requests
     for crawl in stored_crawls(harvested.session):
         assert CdxSearch(harvested.session, crawl, Memory()).find_page(request).parts == ()
     assert harvested.requests == before

@@ -1,11 +1,8 @@
 """The JSON API: answers agree with Python and with the OpenAPI document; invalid parameters are refused."""
 
-import json
 import os
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copytree
@@ -14,19 +11,15 @@ from urllib.parse import urlencode
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 
 import catalogue
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer, Miniature
-from catalogue.errors import QueryError
 from catalogue.selection import stored_crawls
 from catalogue.server.application import application
 from catalogue.settings import Settings, package_version
-from catalogue.surt import Match
-from tests.support.amounts import COMPLETE, EXAMPLES, in_part, in_soak
+from tests.support.amounts import COMPLETE, EXAMPLES, in_soak
 from tests.support.crawls import ABSENT, CRAWL, crawl_of, table, write_manifest
 from tests.support.miniatures import NEWEST
 from tests.support.served_records import harvest
@@ -58,76 +51,32 @@ def answer(address: str, name: str, **parameters: Any) -> Any:
     return got.json
 
 
-def as_json(row: dict[str, Any]) -> str:
-    values = {
-        name: value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        if isinstance(value, datetime)
-        else value.hex()
-        if isinstance(value, bytes)
-        else value
-        for name, value in row.items()
-    }
-    return json.dumps(values, sort_keys=True)
+def as_json(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return value.hex() if isinstance(value, bytes) else value
 
 
-PATTERNS = ["*.example.com", "example.com", "example.com/*", "*.org", "https://example.com/dir/page", "com."]
-QUERIES = st.fixed_dictionaries(
-    {"url": st.sampled_from(PATTERNS)},
-    optional={
-        "from_": st.sampled_from(["2018", "20220101", "2022-08-15", "202501"]),
-        "to": st.sampled_from(["2026", "20221231", "2025-12-31T23:59:59"]),
-        "status": st.lists(st.sampled_from(["200", "2xx", "301,404", "999"]), min_size=1, max_size=3),
-        "mime": st.lists(st.sampled_from(["text/html", "text/*", "application/pdf,image/*"]), min_size=1, max_size=3),
-        "lang": st.lists(st.sampled_from(["eng", "deu", "zzz"]), min_size=1, max_size=2),
-        "columns": st.sampled_from(["url", "*", "fetch_time,WARC_RECORD_ID", "crawl,subset,url_path"]),
-        "match": st.sampled_from(["exact", "prefix", "host", "domain"]),
-        "latest": st.just("true"),
-        "exact_url": st.sampled_from(["true", "false"]),
-    },
+@pytest.mark.parametrize(
+    ("asked", "limit"),
+    [
+        ({"url": "*.example.com", "columns": "*"}, 1),
+        ({"url": "*.example.com", "columns": "url"}, None),
+        ({"url": "example.com/*", "status": ["2xx", "301,404"], "mime": ["text/*"], "lang": ["eng", "deu"]}, 1000),
+        ({"url": "*.org", "from_": "20220101", "to": "2026", "columns": "fetch_time,WARC_RECORD_ID"}, 1000),
+        ({"url": "example.com", "match": "domain", "latest": True, "columns": "crawl,subset,url_path"}, 3),
+        ({"url": "https://example.com/", "exact_url": True}, 1000),
+    ],
 )
-
-
-@settings(max_examples=settings().max_examples // 5)
-@given(QUERIES)
-def test_captures_agree_with_python(address: str, harvested: Catalogue, query: dict[str, Any]) -> None:
-    filters = [
-        " OR ".join(sql.format(each.replace("x", "_").replace("*", "%")) for each in ",".join(values).split(","))
-        for name, sql in {
-            "status": "fetch_status::VARCHAR LIKE '{}'",
-            "mime": "content_mime_detected LIKE '{}'",
-            "lang": "',' || content_languages || ',' LIKE '%,{},%'",
-        }.items()
-        if (values := query.get(name))
-    ]
-    columns = query.get("columns")
-    try:
-        expected = harvested.captures(
-            query["url"],
-            columns=columns.split(",") if columns and columns != "*" else columns,
-            where=filters,
-            subsets="all" if query.get("status") else (),
-            from_=query.get("from_"),
-            to=query.get("to"),
-            match=Match(query["match"]) if "match" in query else None,
-            latest="latest" in query,
-            exact_url=query.get("exact_url") == "true",
-        )
-    except QueryError:
-        assert request(address, "query", **query).status == 422
-        return
-    got = answer(address, "query", **query, limit=200)
-    rows, shown = (Counter(map(as_json, each)) for each in (expected.to_arrow().to_pylist(), got["captures"]))
-    assert (shown <= rows, shown.total()) == (True, min(rows.total(), 200))
-    assert (got["limited"], got["complete"], got["missing"]) == (rows.total() >= 200, True, [])
-
-
-def test_limits_captures(address: str) -> None:
-    every = answer(address, "query", url="*.example.com", columns="url", limit=10_000)["captures"]
-    for limit in (1, 3):
-        got = answer(address, "query", url="*.example.com", columns="url", limit=limit)
-        assert (len(got["captures"]), got["limited"]) == (limit, True)
-        assert all(row in every for row in got["captures"])
-    assert len(answer(address, "query", url="*.example.com", columns="url")["captures"]) == 100
+def test_captures_agree_with_python(address: str, harvested: Catalogue, asked: Any, limit: int | None) -> None:
+    url, options = asked["url"], {name: value for name, value in asked.items() if name != "url"}
+    rows = harvested.captures(url, **options).to_arrow().to_pylist()
+    given = {name: str(value).lower() if value is True else value for name, value in asked.items()}
+    got = answer(address, "query", **given, limit=limit)
+    expected = [{name: as_json(value) for name, value in row.items()} for row in rows[: limit or 100]]
+    assert (got["captures"], got["limited"]) == (expected, len(rows) > (limit or 100))
+    assert (got["complete"], got["missing"]) == (True, [])
+    assert rows
 
 
 def test_counts_requests_of_a_query(mirror: Path, crawl: str, tmp_path: Path) -> None:
@@ -154,29 +103,19 @@ def test_reports_missing_files(tmp_path: Path) -> None:
         assert (row["files_listed"], row["files_harvested"], row["files_failed"]) == (2, 1, 1)
 
 
-@pytest.fixture(scope="module")
-def untaught(
-    untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Catalogue, str]]:
-    """A catalogue and a server of it, which read nothing, so that their plans stay equal."""
-    data = Path(copytree(untaught_data, tmp_path_factory.mktemp("untaught") / "data"))
+def test_plans_agree_with_python(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
+    """Nothing is read, so that plans stay equal."""
+    data = Path(copytree(untaught_data, tmp_path / "data"))
     with catalogue.open(data, settings=settings) as cat, serving(data, settings) as address:
-        yield cat, address
-
-
-@in_part(3)
-@pytest.mark.parametrize("url", ["*.example.com", "*", "nowhere.example"])
-def test_plans_agree_with_python(untaught: tuple[Catalogue, str], url: str) -> None:
-    cat, address = untaught
-    plan = cat.captures(url).plan
-    got = answer(address, "plan", url=url)
-    assert got["plan"] == {**plan.summary(), "seconds": got["plan"]["seconds"]}
-    assert got["files_left_out"] == 0
-    assert [each["path"] for each in got["files"]] == list(plan.paths)
-    fetched = {(each["path"], one["offset"], one["length"]) for each in got["files"] for one in each["fetches"]}
-    planned = [each for wave in (plan.indexes, *plan.waves) for each in wave]
-    assert fetched == {(each.path, each.range.start, len(each.range)) for each in planned}
-    assert sum(len(each["row_groups"]) + len(each["awaited"]) for each in got["files"]) == plan.row_groups
+        for url in ("*.example.com", "*", "nowhere.example"):
+            plan, got = cat.captures(url).plan, answer(address, "plan", url=url)
+            assert got["plan"] == {**plan.summary(), "seconds": got["plan"]["seconds"]}
+            assert got["files_left_out"] == 0
+            assert [each["path"] for each in got["files"]] == list(plan.paths)
+            fetched = {(each["path"], one["offset"], one["length"]) for each in got["files"] for one in each["fetches"]}
+            planned = [each for wave in (plan.indexes, *plan.waves) for each in wave]
+            assert fetched == {(each.path, each.range.start, len(each.range)) for each in planned}
+            assert sum(len(each["row_groups"]) + len(each["awaited"]) for each in got["files"]) == plan.row_groups
 
 
 def test_pages_of_row_groups_are_complete(address: str, harvested: Catalogue) -> None:
@@ -232,14 +171,10 @@ def test_without_harvest(tmp_path: Path) -> None:
         ("/api/query?url=*&limt=3", 400, "unknown parameter 'limt'; did you mean limit?"),
         ("/api/query?url=*&where=true", 400, "unknown parameter 'where'"),
         ("/api/query?url=*&limit=0", 400, "invalid limit '0'; use a number from 1 to 10,000"),
-        ("/api/query?url=*&limit=10001", 400, "use a number from 1 to 10,000"),
-        ("/api/query?url=*&limit=1e3", 400, "invalid limit '1e3'"),
         ("/api/%71uery?url=*&limit=1_000", 400, "invalid limit '1_000'"),
         ("/api/query?url=*&limit=" + "9" * 5000, 400, "invalid limit"),
         ("/api/query?url=*&limit=%D9%A3", 400, "invalid limit"),
         ("/api/query?url=*&match=any", 400, "'exact', 'prefix', 'host' or 'domain'"),
-        ("/api/query?url=*&mime=a'b", 422, "use text/html, text/* or application/vnd*"),
-        ("/api/query?url=*&lang=english", 422, "such as eng"),
         ("/api/query?url=*" + "&status=200" * 101, 400, "status can be given 100 times"),
         ("/api/query?url=*" + "&a=b" * 300, 400, "more than 300 parameters"),
         ("/api/query?url=%FF", 400, "not percent-encoded UTF-8"),

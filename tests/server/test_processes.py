@@ -31,7 +31,6 @@ WORKER = "spawn_main"
 def started(
     start: Callable[..., Forked | subprocess.Popen[bytes]], *words: str, workers: int
 ) -> Iterator[tuple[Forked | subprocess.Popen[bytes], str]]:
-    """Start ``serve``, and wait until all processes run."""
     with start("serve", "--port", "0", "--workers", str(workers), *words) as process:
         assert process.stderr
         try:
@@ -45,7 +44,6 @@ def started(
 
 
 def assert_imported_little(number: int) -> None:
-    """Check that a process that has run no query yet has imported no library for queries."""
     libraries = Path(f"/proc/{number}/maps").read_text()
     assert "numpy" in libraries
     assert "duckdb" not in libraries

@@ -21,13 +21,6 @@ from tests.support.faults import FaultServer, Kind, always
 from tests.support.miniatures import OLD
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _direct() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("no_proxy", "*")
-        yield
-
-
 @pytest.fixture(scope="module")
 def server(mirror: Path) -> Iterator[LoopbackServer]:
     with LoopbackServer(mirror) as running:
@@ -58,7 +51,6 @@ def opened(server: LoopbackServer, harvested_there: Path, tmp_path: Path) -> Ite
 
 
 def sent_twice(server: LoopbackServer) -> list[str]:
-    """Return index files with bytes that were sent more than once."""
     spans: dict[str, list[tuple[int, int]]] = {}
     for each in server.log:
         found = re.fullmatch(r"bytes=(\d+)-(\d+)", each.range or "")

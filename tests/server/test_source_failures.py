@@ -1,11 +1,8 @@
 """Answers in several parts, and failures of the source."""
 
-import re
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from http.client import IncompleteRead
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -93,30 +90,3 @@ def test_closes_connection_if_a_part_fails(large: tuple[Path, list[str]], settin
         while (found := answers(address))["/{crawl}-index", "5xx"] < 2:  # they are counted after they were sent
             pass
         assert found["/{crawl}-index", "2xx"] == 2
-
-
-def overlapping(source: FaultServer) -> list[tuple[str, int, int]]:
-    """Return the requested ranges that begin before the one before them in the file ends."""
-    texts = ((each.path, re.fullmatch(r"bytes=(\d+)-(\d+)", each.range_header or "")) for each in source.settle())
-    ranges = sorted((path, int(text[1]), int(text[2])) for path, text in texts if text)
-    return [after for before, after in pairwise(ranges) if before[0] == after[0] and after[1] <= before[2]]
-
-
-def test_equal_queries_fetch_once(
-    mirror: Path, untaught_data: Path, settings: Settings, crawl: str, tmp_path: Path
-) -> None:
-    path = f"/{crawl}-index?url=*.example.com&output=json"
-    with FaultServer(mirror) as source:
-        with served_from(source.url, untaught_data, settings, tmp_path / "one") as address:
-            alone = get(address, path)
-            requests, size = source.requests, source.body_bytes_sent
-        source.reset()
-        with served_from(source.url, untaught_data, settings, tmp_path / "many", at_once=8) as address:
-            with ThreadPoolExecutor(16) as pool:
-                answers = list(pool.map(lambda at: get(address, f"{path}&nosuch={at}"), range(16)))
-            assert {answer.body for answer in answers} == {alone.body}
-            assert {answer.status for answer in answers} == {200}
-            # A query that is planned while another reads may join ranges over a gap, but no byte comes twice.
-            assert not overlapping(source)
-            assert source.body_bytes_sent < 1.1 * size
-            assert source.requests <= 1.1 * requests

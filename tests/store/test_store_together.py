@@ -184,14 +184,10 @@ def test_one_process_harvests_a_crawl(store: Store, path: Path) -> None:
         other.wait()
         with store.harvesting(CRAWL):  # a lock ends with its process
             pass
-
-
-def test_errors_in_the_lock_pass_unchanged(store: Store) -> None:
-    """Even errors of the types that the lock or the disk raise."""
     for error in (TimeoutError("the source is slow"), OSError("no stored file"), KeyboardInterrupt()):
         with pytest.raises(type(error)) as caught, store.harvesting(CRAWL):
             raise error
-        assert caught.value is error
+        assert caught.value is error  # also of the types that the lock or the disk raise
     with store.harvesting(CRAWL):
         pass
 

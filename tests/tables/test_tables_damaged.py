@@ -191,35 +191,24 @@ def test_queries_and_checks_of_damaged_tables(
         with catalogue.open(folder, settings=settings) as cat:
             return repr(cat.captures("*.com").plan.paths)
 
-    expected, rows = planned(), TableFile(path).read_all()
-    command = Command(folder, asking.source, tmp_path)
+    expected, command = planned(), Command(folder, asking.source, tmp_path)
+    # A killed command leaves a table that is newer than the state, or none:
+    state = (folder / "tables" / "state.json").read_bytes()
+    path.unlink()
+    assert command("check").status == 0
+    assert planned() == expected
+    (folder / "tables" / "state.json").write_bytes(state)
+    assert command("check").status == 0
+    assert planned() == expected
+    rows = TableFile(path).read_all()
     for seed in range(2):
         _damage(path, seed)
         assert planned() == expected
     _damage(path, 9)
     ran = command("check")
     assert (ran.status, f"tables/{crawl}.parquet is damaged" in ran.out + ran.err) == (1, True)
-    assert command("check", "--repair").status == 0
-    assert command("check").status == 0
+    assert [command("check", *words).status for words in (("--repair",), ())] == [0, 0]
     assert TableFile(path).read_all() == rows
-
-
-def test_check_reports_no_damage_after_a_kill(
-    untaught_data: Path, settings: Settings, asking: Command, tmp_path: Path, crawl: str
-) -> None:
-    """A killed command leaves a table that is newer than the state, or none."""
-    folder = Path(shutil.copytree(untaught_data, tmp_path / "copy"))
-    path = folder / "tables" / f"{crawl}.parquet"
-    command = Command(folder, asking.source, tmp_path)
-    state = (folder / "tables" / "state.json").read_bytes()
-    path.unlink()
-    assert command("check").status == 0
-    with catalogue.open(folder, settings=settings) as cat:
-        expected = repr(cat.captures("*.com").plan.paths)
-    (folder / "tables" / "state.json").write_bytes(state)
-    assert command("check").status == 0
-    with catalogue.open(folder, settings=settings) as cat:
-        assert repr(cat.captures("*.com").plan.paths) == expected
 
 
 def test_view_has_values_whose_file_was_deleted(mirror: Path, tmp_path: Path) -> None:
