@@ -63,11 +63,12 @@ def get_page(
     approve: Callable[[GetEstimate], None] | None = None,
 ) -> Page:
     """Get an archived page; see ``Catalogue.get``."""
-    chosen = select_listed(session, "all" if crawls is None else crawls)
+    chosen, missing = select_listed(session, "all" if crawls is None else crawls)
     listed = {crawl.id: crawl for crawl in stored_crawl_list(session.store)} if session.store_path.exists() else {}
     if url.strip().startswith("*") or url.strip().endswith("*"):
         raise QueryError(f"{printable(url[:200])!r} is not the URL of one page; captures of many: catalogue query")
-    search = _Search(session, [listed.get(crawl, Crawl(crawl)) for crawl in chosen], max_requests, approve or _refuse)
+    searched = [listed.get(crawl, Crawl(crawl)) for crawl in chosen]
+    search = _Search(session, searched, max_requests, approve or _refuse, dict.fromkeys(missing))
     return search.page(url, None if at is None else _interval(at), follow=follow)
 
 
@@ -171,8 +172,8 @@ class _Search:
     crawls: list[Crawl]
     allowed: int
     approve: Callable[[GetEstimate], None]
+    notes: dict[str, None]
     searched: list[str] = field(default_factory=list)
-    notes: dict[str, None] = field(default_factory=dict)
     empty: list[str] = field(default_factory=list)
     index_files: dict[str, None] = field(default_factory=dict)
     visited: set[tuple[str, int]] = field(default_factory=set)
