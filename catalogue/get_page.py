@@ -6,7 +6,7 @@ from functools import partial
 from math import inf
 
 from catalogue.commoncrawl.capture import Capture, capture_of
-from catalogue.commoncrawl.crawls import SUBSETS, Crawl, CrawlWords, newest_first
+from catalogue.commoncrawl.crawls import SUBSETS, Crawl, CrawlWords, newest_first, weeks_between
 from catalogue.errors import BadRecord, Forbidden, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable
@@ -62,12 +62,12 @@ def get_page(
     approve: Callable[[GetEstimate], None] | None = None,
 ) -> Page:
     """Get an archived page; see ``Catalogue.get``."""
-    chosen = select_listed(session, "all" if crawls is None else crawls)
+    chosen, missing = select_listed(session, "all" if crawls is None else crawls)
     listed = known_crawls(session)
     if url.strip().startswith("*") or url.strip().endswith("*"):
         raise QueryError(f"{printable(url[:200])!r} is not the URL of one page; captures of many: catalogue query")
     searched = [listed.get(crawl, Crawl(crawl)) for crawl in chosen]
-    search = _Search(session, searched, max_requests, approve or _refuse, session.spending())
+    search = _Search(session, searched, max_requests, approve or _refuse, session.spending(), dict.fromkeys(missing))
     return search.page(url, None if at is None else _interval(at), follow=follow)
 
 
@@ -92,6 +92,8 @@ class _Candidate:
 
     capture: Capture
     crawl: str
+    crawls_before: int
+    """Newer crawls of the question."""
     subset: str
     time: int
     target: str | None
@@ -116,9 +118,9 @@ class _Candidate:
         return self.capture.status // 100 == 2  # noqa: PLR2004
 
     @property
-    def nearness(self) -> tuple[float, int]:
-        """The nearest capture has the lowest, of several the newest one."""
-        return self.distance, -self.time
+    def nearness(self) -> tuple[float, int, int]:
+        """The nearest capture has the lowest; of several that of the newest crawl, and of these the newest one."""
+        return self.distance, self.crawls_before, -self.time
 
 
 @dataclass(slots=True)
@@ -146,12 +148,12 @@ class _Candidates:
                 self.usable[exact] = _nearer(self.usable.get(exact), found)
         return bool(usable)
 
-    def is_final(self, distance: float) -> bool:
-        """Return whether no capture at least so far from the requested time can be better."""
+    def is_final(self, distance: float, crawls_before: int) -> bool:
+        """Return whether no capture of a crawl at least so far from the requested time can be better."""
         best = self.best
         if best is None or best not in self.usable.values() or not best.similar:
             return False
-        return self.first_crawl or distance >= best.distance
+        return self.first_crawl or (distance, crawls_before) > best.nearness[:2]
 
     @property
     def best(self) -> _Candidate | None:
@@ -171,8 +173,8 @@ class _Search:
     approve: Callable[[GetEstimate], None]
     spent: Callable[[], tuple[int, int]]
     """Returns requests and bytes of the search so far."""
+    notes: dict[str, None]
     searched: list[str] = field(default_factory=list)
-    notes: dict[str, None] = field(default_factory=dict)
     empty: list[str] = field(default_factory=list)
     index_files: dict[str, None] = field(default_factory=dict)
     visited: set[tuple[str, int]] = field(default_factory=set)
@@ -220,14 +222,16 @@ class _Search:
         one, from the crawl of the redirect on.
         """
         found, where = _Candidates(first_crawl=redirected_in is not None or not at), ""
-        ordered = self.crawls
-        if at:
-            ordered = sorted(ordered, key=lambda crawl: (crawl.id != redirected_in, _least_distance(crawl, at)))
-        for number, crawl in enumerate(ordered):
-            if found.is_final(_least_distance(crawl, at)):
+        ordered = [*enumerate(self.crawls)]
+        if redirected_in:  # by names, because the times of crawls are known only if their list is stored
+            ordered.sort(key=lambda each: (each[1].id != redirected_in, _weeks_apart(each[1].id, redirected_in)))
+        elif at:
+            ordered.sort(key=lambda each: _least_distance(each[1], at))
+        for number, (place, crawl) in enumerate(ordered):
+            if found.is_final(_least_distance(crawl, at), place):
                 break
             try:
-                is_usable = found.add(self.captures(url, crawl.id, at, only_exact=False in found.usable))
+                is_usable = found.add(self.captures(url, crawl.id, place, at, only_exact=False in found.usable))
             except _Enough:
                 where = f" in the {plural(number, 'crawl')} searched"
                 break
@@ -250,7 +254,9 @@ class _Search:
         target = url if redirected else None
         return NotArchived(message, empty=(*newest_first(self.empty),), doubts=(*self.notes,), target=target)
 
-    def captures(self, url: str, crawl: str, at: tuple[int, int] | None, *, only_exact: bool) -> Iterator[_Candidate]:
+    def captures(
+        self, url: str, crawl: str, place: int, at: tuple[int, int] | None, *, only_exact: bool
+    ) -> Iterator[_Candidate]:
         """Yield the captures of a crawl, of all subsets, that were not visited.
 
         Raises:
@@ -278,7 +284,8 @@ class _Search:
                 target = row.get("fetch_redirect")
                 alike = same_url(url, capture.url or ""), similar_url(url, capture.url or "")
                 is_revisit = row.get("content_mime_type") == _REVISIT
-                yield _Candidate(capture, crawl, row["subset"], time, target, _distance(time, at), *alike, is_revisit)
+                distance, subset = _distance(time, at), row["subset"]
+                yield _Candidate(capture, crawl, place, subset, time, target, distance, *alike, is_revisit)
         self.notes.update(dict.fromkeys(found.plan.missing))
         if not (rows or found.plan.missing):
             self.empty.append(crawl)
@@ -308,6 +315,11 @@ def _distance(time: int, at: tuple[int, int] | None) -> float:
     if at is None or at[0] <= time < at[1]:
         return 0
     return min(abs(time - at[0]), abs(time - at[1]))
+
+
+def _weeks_apart(crawl: str, other: str) -> float:
+    weeks = weeks_between(crawl, other)
+    return inf if weeks is None else abs(weeks)
 
 
 def _least_distance(crawl: Crawl, at: tuple[int, int] | None) -> float:

@@ -69,6 +69,7 @@ class Sample(ReprMixin):
         without_key = tuple(each.path for each in files if dataset.key not in each.footer.columns)
         self.size = size
         self.missing = (
+            *captures.question.unlisted,
             *(sentence for each in indexes for sentence in each.missing),
             *(f"{path} has no column {dataset.key} to find rows by" for path in without_key),
         )

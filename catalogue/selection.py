@@ -204,7 +204,7 @@ def select(session: Session, query: "Query") -> Selection:
     """
     if session.dataset != COMMON_CRAWL:
         return Selection(tuple(_crawls_of_dataset(session, query.crawls or ("all",))), query.subsets)
-    crawls, missing = _select_listed(session, query.crawls or (STORED,))
+    crawls, missing = select_listed(session, query.crawls or (STORED,))
     return Selection(tuple(crawls), subsets_of(query.subsets, query.filters.status, query.patterns), missing)
 
 
@@ -230,13 +230,9 @@ def subsets_of(words: Sequence[str], statuses: Sequence[str], patterns: Iterable
     return tuple(sorted(chosen, key=SUBSETS.index))
 
 
-def select_listed(session: Session, words: CrawlWords) -> list[str]:
-    """Return the selected crawls, newest first; see ``select``."""
-    return _select_listed(session, several(words, "crawls"))[0]
-
-
-def _select_listed(session: Session, given: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
-    """Return sentences about crawls that may be missing in the list, too."""
+def select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tuple[str, ...]]:
+    """Return the selected crawls, newest first, and sentences about crawls that the list may lack; see ``select``."""
+    given = several(words, "crawls")
     if not given:
         raise QueryError(_NO_CRAWL)
     if session.store_path.exists() and {*given}.issubset(session.metadata().crawls):  # these names are valid
@@ -341,7 +337,7 @@ def select_stored(
     parsed = parse_crawl_words(several(words, "crawls"), stored)
     if not parsed:
         raise QueryError(_NO_CRAWL)
-    named = [*plain_names(parsed), *(select_listed(session, "latest") if "latest" in parsed else ())]
+    named = [*plain_names(parsed), *(select_listed(session, "latest")[0] if "latest" in parsed else ())]
     for crawl in named:
         if crawl not in stored:
             raise not_stored(session, [crawl], 1, subsets)

@@ -208,4 +208,4 @@ class StoredList:
 
     def _damaged(self, why: object) -> StoreDamaged:
         command = f"catalogue harvest --crawl {self.crawl} --index cdx --refresh"
-        return StoreDamaged(f"{self._path} cannot be used ({why}); run: {command}")
+        return StoreDamaged(f"{self._path} cannot be used ({' '.join(str(why).split())}); run: {command}")

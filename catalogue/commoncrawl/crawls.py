@@ -75,7 +75,7 @@ def closest_crawl(text: str, known: Collection[str]) -> str | None:
     if meant in known or not known:
         return meant if meant != text else None
     distances = {
-        crawl: abs(weeks) for crawl in newest_first(known) if (weeks := _weeks_between(text, crawl)) is not None
+        crawl: abs(weeks) for crawl in newest_first(known) if (weeks := weeks_between(text, crawl)) is not None
     }
     nearest = min(distances, key=lambda crawl: distances[crawl], default=None)
     return nearest if nearest and distances[nearest] <= _WEEKS_PER_YEAR else None
@@ -85,11 +85,12 @@ def may_be_unlisted(crawl: str, listed: Collection[str]) -> bool:
     """Return whether a crawl may exist that is not listed: at most a year newer, or not a monthly crawl."""
     if not listed or not crawl.startswith("CC-MAIN-"):
         return True
-    weeks = (weeks for each in listed if (weeks := _weeks_between(crawl, each)) is not None)
+    weeks = (weeks for each in listed if (weeks := weeks_between(crawl, each)) is not None)
     return bool(_WEEK.search(crawl)) and 0 < min(weeks, default=1) <= _WEEKS_PER_YEAR
 
 
-def _weeks_between(text: str, crawl: str) -> int | None:
+def weeks_between(text: str, crawl: str) -> int | None:
+    """Return the weeks from a crawl to another one by their names; None if a name has no week."""
     weeks = [int(at[1]) * _WEEKS_PER_YEAR + int(at[2]) for name in (text, crawl) if (at := _WEEK.search(name))]
     return weeks[0] - weeks[1] if len(weeks) == 2 else None  # noqa: PLR2004 - both have one
 
@@ -127,10 +128,13 @@ def _complete(name: str, known: Collection[str]) -> str:
     if not _SHORT_NAME.fullmatch(name.lower()):
         full = re.sub(r"^cc-[a-z]+", lambda prefix: prefix[0].upper(), name.lower())
         return full if _NAME.fullmatch(full) else name.lower() if name.lower() in _WORDS else name
+    main = f"CC-MAIN-{name.lower()}"
     fitting = [crawl for crawl in newest_first(known) if crawl.endswith(f"-{name.lower()}")]
+    if main in fitting or not fitting:  # the same crawl as where no list is stored
+        return main
     if len(fitting) > 1:
         raise UnknownCrawl(f"{name} may be {' or '.join(fitting)}; write the whole name")
-    return fitting[0] if fitting else f"CC-MAIN-{name.lower()}"
+    return fitting[0]
 
 
 def select_crawls(words: Iterable[str], known: Collection[str], *, every: bool = False) -> list[str]:

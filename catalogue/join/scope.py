@@ -11,7 +11,7 @@ from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
 from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import CatalogueError, NotHarvested, QueryError
+from catalogue.errors import CatalogueError, NotHarvested, QueryError, StoreDamaged
 from catalogue.find_captures import crawl_indexes, known_columns, run_query
 from catalogue.formatting import plural
 from catalogue.join.joined import CrawlPrice
@@ -113,6 +113,11 @@ class JoinScope:
             except (NotHarvested, _Unbounded):  # the first: too many blocks for a pattern
                 if index == indexes[-1] and not ways:
                     raise
+            except StoreDamaged as error:
+                if crawl not in self._session.block_lists.stored:
+                    raise
+                self._session.block_lists.lose(crawl, error)
+                return self.way(crawl, keys)
         return min(ways, key=lambda way: self._session.cost().price(way[0].requests, way[0].bytes))
 
     def price(self, crawl: str, index: str, slices: Sequence[Slice], keys: JoinKeys) -> CrawlPrice:

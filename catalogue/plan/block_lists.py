@@ -167,13 +167,20 @@ class BlockLists:
             try:
                 known = open_list(store, crawl)
             except StoreDamaged as error:
-                self._notify(f"{error}; until then, queries search the list at the source")
-                del self._stored[crawl]
+                self.lose(crawl, error)
+                return self.get(crawl)
         elif known is None and store and (lines := stored_lines(store, self._source().url, crawl)):
             known = ClusterSearch(self._source(), crawl, known=lines, check_end=True)
         if known:
             self._lists[crawl] = known
         return known
+
+    def lose(self, crawl: str, error: StoreDamaged) -> None:
+        """Search a list at the source, because the stored one is damaged."""
+        self._notify(f"{error}; until then, queries search the list at the source")
+        self._stored.pop(crawl, None)
+        if isinstance(self._lists.get(crawl), StoredList):
+            del self._lists[crawl]
 
     def predictor(self, crawl: str) -> Predictor:
         """Predict by row groups of the crawl, the stored list of another one, or usual shares."""

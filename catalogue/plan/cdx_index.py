@@ -11,7 +11,16 @@ from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
 from catalogue.cdx.lines import COLUMNS
 from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor
 from catalogue.commoncrawl.crawls import CDX, has_columnar_index, may_be_unlisted, no_columnar_index, suggest_crawl
-from catalogue.errors import UNUSABLE, CatalogueError, FileChanged, NotFound, NotHarvested, QueryError, UnknownCrawl
+from catalogue.errors import (
+    UNUSABLE,
+    CatalogueError,
+    FileChanged,
+    NotFound,
+    NotHarvested,
+    QueryError,
+    StoreDamaged,
+    UnknownCrawl,
+)
 from catalogue.formatting import join_first, plural, size
 from catalogue.plan.block_lists import BlockLists, estimate_search
 from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
@@ -96,8 +105,12 @@ class CdxIndex:
         length = known.lines.version.size if isinstance(known, ClusterSearch) and known.lines else 0
         if query.is_of_everything and length > _MOST_LISTED:
             raise self._too_many(query, f"{size(length)} of lines")
-        search = self._needed(query.intervals)
-        return self._planned(search, () if search else tuple(self._blocks(query)))
+        try:
+            search = self._needed(query.intervals)
+            return self._planned(search, () if search else tuple(self._blocks(query)))
+        except StoreDamaged as error:
+            self._lists.lose(self.crawl, error)
+            return self.plan(query)
 
     def _planned(self, search: ListSearch | None, blocks: tuple[PlannedBlocks, ...]) -> CrawlPlan:
         source, requests = self._source(), []

@@ -1,5 +1,6 @@
 """A LazyFrame of polars, which becomes a query when it is collected."""
 
+import warnings
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -12,7 +13,7 @@ from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.capture import digits_of
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import QueryError, TooExpensive
+from catalogue.errors import IncompleteAnswer, QueryError, TooExpensive
 from catalogue.find_captures import find_captures, known_columns
 from catalogue.formatting import format_cost, plural, size
 from catalogue.plan.plan import ReadPlan
@@ -131,10 +132,12 @@ class _Source:
         kept: dict[str, set[str]] = {}
         for crawl, subset in pairs.rows():
             kept.setdefault(crawl, set()).add(subset)
+        if kept.keys() != subsets_of.keys():
+            for problem in selection.missing:  # a query of named crawls does not say so
+                warnings.warn(problem, IncompleteAnswer, stacklevel=2)
+            query = replace(query, crawls=tuple(kept))
         if not kept:
             return None
-        if kept.keys() != subsets_of.keys():
-            query = replace(query, crawls=tuple(kept))
         subsets, *others = kept.values()
         # A query has one list of subsets; where crawls differ, polars alone compares them.
         is_narrower = any(found != {*subsets_of[crawl]} for crawl, found in kept.items())

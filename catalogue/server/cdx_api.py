@@ -117,7 +117,7 @@ def _find_in_memory(service: Service, name: str, query: CdxRequest) -> _Found | 
 
 
 def _find(service: Service, name: str, query: CdxRequest, session: Session) -> _Found:
-    crawl = service.crawls.find(session, name)
+    crawl = service.crawls.find(session, name, may_be_unlisted=True)
     is_outside = not (query.counts_pages or crawl.may_have(*query.times))
     if is_outside and not query.page:
         return crawl.id, ResultPage(), 0, b""

@@ -15,7 +15,7 @@ from catalogue.cdx.blocks import Block
 from catalogue.cdx.lines import lines_of, time_of
 from catalogue.cdx.rows import written_lines
 from catalogue.commoncrawl.crawls import CDX, SUBSETS
-from catalogue.errors import UNUSABLE, NotFound, NotHarvested, TooExpensive
+from catalogue.errors import UNUSABLE, NotFound, NotHarvested, StoreDamaged, TooExpensive
 from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
 from catalogue.plan.columnar_index import ColumnarIndex
@@ -126,7 +126,10 @@ class CdxSearch:
             return None
         blocks: dict[int, Block] = {}
         for interval in intervals:
-            part = listed.find(interval)
+            try:
+                part = listed.find(interval)
+            except StoreDamaged:  # the plan searches the list at the source
+                return None
             for place in part.blocks_for(interval):
                 block = self._memory.block(self.state, part.path(place), part.extent(place).start)
                 if block is None:

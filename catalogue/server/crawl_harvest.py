@@ -1,6 +1,7 @@
 """The list of crawls, and harvests on demand."""
 
 import math
+import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from threading import Lock, RLock
 
-from catalogue.commoncrawl.crawls import Crawl, closest_crawl, has_columnar_index, newest_first
+from catalogue.commoncrawl.crawls import CRAWL_NAME, Crawl, closest_crawl, has_columnar_index, newest_first
 from catalogue.errors import (
     Busy,
     CatalogueError,
@@ -53,16 +54,25 @@ class KnownCrawls:
         crawls = {name: Crawl(name) for name in stored_crawls(session)} | listed
         return {name: crawls[name] for name in newest_first(crawls)}
 
-    def find(self, session: Session, name: str) -> Crawl:
-        """Return a crawl; ``latest`` is the newest listed one."""
+    def find(self, session: Session, name: str, *, may_be_unlisted: bool = False) -> Crawl:
+        """Return a crawl; ``latest`` is the newest listed one.
+
+        Args:
+            session: for the list of crawls.
+            name: of the crawl.
+            may_be_unlisted: whether any name of a valid form is accepted, for a query by which the source decides.
+
+        Raises:
+            UnknownCrawl: if there is no such crawl.
+        """
         crawls = self.get(session)
         if name == "latest":
             name = next(filter(has_columnar_index, self._listed or crawls), name)
-        if name not in crawls:
+        if name not in crawls and not (may_be_unlisted and re.fullmatch(CRAWL_NAME, name)):
             like = closest_crawl(name, crawls)
             hint = f"did you mean {like}? " if like in {*crawls, "latest"} - {name} else ""
             raise UnknownCrawl(f"there is no crawl {name[:100]}; {hint}see /collinfo.json")
-        return crawls[name]
+        return crawls.get(name) or Crawl(name)
 
 
 @dataclass(slots=True)

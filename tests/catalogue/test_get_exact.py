@@ -1,5 +1,6 @@
 """The page of the requested URL, where other URLs have the same key."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
+from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.errors import NotArchived, NotFound
 from catalogue.get_page import GetEstimate
 from catalogue.settings import Settings
@@ -155,6 +157,33 @@ def test_chooses_a_capture(opened: Opened, condition: str) -> None:
             page = cat.get(asked, crawls=[*crawls], at=at)
             assert (page.url, f"{page.time:%Y%m%d%H%M%S}", page.exact) == (url, time, exact)
             assert [each.partition(" of ")[0] for each in page.substitutions] == ["no capture"] * (not exact)
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_choice_does_not_depend_on_the_stored_list_of_crawls(tmp_path: Path, *, is_listed: bool) -> None:
+    """The list has times of crawls, which overlap here."""
+    between = "CC-MAIN-2022-33"
+    crawls = {
+        NEWER: ((CITY, "20220119000000", ""), (THERE, "20240601000000", "")),
+        between: ((START, "20220121000000", THERE),),
+        OLD: ((CITY, "20220122000000", ""), (THERE, "20220122000000", "")),
+    }
+    times = {
+        NEWER: ("2022-01-19", "2024-06-02"),
+        between: ("2022-01-20", "2022-08-20"),
+        OLD: ("2022-01-16", "2022-01-30"),
+    }
+    for crawl, captures in crawls.items():
+        write_crawl(tmp_path / "source", crawl, *captures)
+    listed = [
+        {"id": crawl, "from": f"{first}T00:00:00", "to": f"{last}T00:00:00"} for crawl, (first, last) in times.items()
+    ]
+    (tmp_path / "source" / COLLINFO).write_text(json.dumps(listed), encoding="utf-8")
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path / "source"))) as cat:
+        if is_listed:
+            cat.crawls(fetch=True)
+        pages = [cat.get(CITY, at="2022-01", crawls=[*crawls]), cat.get(START, crawls=[*crawls])]
+    assert [page.crawl for page in pages] == [NEWER, OLD]
 
 
 @pytest.mark.parametrize("url", ["city.example", "https://city.example", "www.city.example/#x"])

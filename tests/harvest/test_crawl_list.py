@@ -2,18 +2,20 @@
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import catalogue
 from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.commoncrawl.datasets import manifest_path
-from catalogue.errors import BadManifest, NotHarvested, SourceError, UnknownCrawl
+from catalogue.errors import BadManifest, IncompleteAnswer, NotHarvested, SourceError, UnknownCrawl
 from catalogue.harvest.harvest import resolve_manifest_paths
 from catalogue.selection import MAX_PROBES, fetch_crawl_list
 from catalogue.settings import STORE_NAME, Settings
@@ -196,5 +198,14 @@ def test_commands_work_while_the_host_of_the_list_is_away(command: Command, mirr
         assert listed.status == 1  # newer crawls may exist: the miniature ends years ago
         assert crawl in {row["crawl"] for row in listed.json_lines()}
         assert "using the list of 26 days ago; other crawls may exist" in listed.err
+        page = "https://example.com/"
+        for words in (f"query {page} --count", f"get {page} --headers", f"sample {page} -n 1", "site example.com"):
+            ran = here(*words.split(), "--crawl", f"{crawl}..{crawl}")
+            assert (ran.status, bool(ran.out)) == (1, True)
+            assert re.search("incomplete: cannot fetch the list of crawls .*; other crawls may exist", ran.err)
+        with catalogue.open(here.data, settings=Settings(source=server.url)) as cat:
+            frame = cat.scan(page, crawls=f"{crawl}..").filter(pl.col("crawl") < crawl)
+            with pytest.warns(IncompleteAnswer, match="other crawls may exist"):
+                assert frame.select("url").collect().height == 0
         assert here("harvest", "--crawl", "latest", "--dry-run").status == 0
         assert here("status").status == 0

@@ -108,15 +108,22 @@ def zero(path: Path) -> None:
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def test_damaged_lists_of_other_crawls_predict_nothing(whole_mirror: Path, crawls: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("stored", [slice(1), slice(1, None)])
+def test_damaged_stored_lists_change_no_answer(
+    whole_mirror: Path, crawls: list[str], tmp_path: Path, stored: slice
+) -> None:
+    """Lists of the crawl itself, and those of others, which predict where its keys are."""
     settings = Settings(source=str(whole_mirror), cache_size=0)
     with catalogue.open(tmp_path / "empty", settings=settings) as cat:
-        expected = cat.captures("*.com", crawls=crawls[0]).to_arrow()
+        expected = cat.captures("*.example.com", crawls=crawls[0]).to_arrow()
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        cat.harvest(crawls[1:], index="cdx")
+        cat.harvest(crawls[stored], index="cdx")
         for path in (tmp_path / "data" / "blocks").glob("*.parquet"):
             zero(path)
-        assert cat.captures("*.com", crawls=crawls[0]).to_arrow() == expected
+        assert cat.captures("*.example.com", crawls=crawls[0]).to_arrow() == expected
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        joined = cat.join(["example.com"], match="domain", crawls=crawls[0], output=tmp_path / "joined.parquet")
+        assert joined.rows == expected.num_rows
 
 
 @pytest.mark.parametrize("is_prepared", [False, True])

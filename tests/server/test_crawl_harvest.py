@@ -121,6 +121,23 @@ def test_what_is_stored_changes_no_answer(
         assert answers[name] == answers["nothing"], name
 
 
+def test_crawls_that_are_not_listed_answer_and_are_not_the_latest(
+    whole_mirror: Path, crawl_and_urls: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    crawl, source = crawl_and_urls[0], copytree(whole_mirror, tmp_path / "source")
+    (source / COLLINFO).write_bytes(b'[{"id": "CC-MAIN-2013-20"}]')
+    settings = Settings(source=str(source))
+    with serving(tmp_path / "empty", settings) as address:
+        expected = get(address, f"/{crawl}-index?url=example.com/*")
+        assert get(address, "/CC-MAIN-2012-05-index?url=example.com/*").status == 404
+    harvested_in_part(tmp_path / "data", settings, crawl, "all")
+    with serving(tmp_path / "data", settings) as address:
+        answer = get(address, f"/{crawl}-index?url=example.com/*")
+        assert (answer.status, answer.lines) == (expected.status, expected.lines)
+        assert answer.status == 200
+        assert "CC-MAIN-2013-20" in get(address, "/latest-index?url=example.com/*").json["message"]
+
+
 def test_latest_is_the_newest_listed_crawl(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
     stored, source = whole_crawls[0], copytree(settings.source, tmp_path / "source")
     reading = replace(settings, source=str(source))
