@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from catalogue.check.check import Checked
     from catalogue.check.doctor import Diagnosis
-    from catalogue.check.findings import Checked
     from catalogue.commoncrawl.crawls import CrawlWords
     from catalogue.export.exports import Exported
     from catalogue.harvest.backfill import Backfill

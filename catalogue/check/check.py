@@ -1,17 +1,21 @@
 """Check every stored value and the metadata database."""
 
+import random
+import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
+from itertools import accumulate, takewhile
 
-from catalogue.check.compare_files import compare_with_source, compared_length
-from catalogue.check.findings import EMPTY, REPAIR, Checked, Finding, Share
+from catalogue.check.compare_files import REPAIR, Finding, compare_with_source, compared_length
 from catalogue.commoncrawl.crawls import CrawlWords, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
+from catalogue.formatting import ReprMixin, parse_size, plural, size
 from catalogue.metadata_db import differences
 from catalogue.metadata_db.refresh import refresh
 from catalogue.progress import Progress
@@ -43,6 +47,103 @@ _DAMAGED = {
 }
 _WAS_DAMAGED, _OF_ANOTHER = "its stored footer was damaged", "its stored footer may be that of another file"
 _REPORT_EVERY = 500
+
+
+@dataclass(slots=True, repr=False)
+class Checked(ReprMixin):
+    """The result of a check."""
+
+    findings: list[Finding] = field(default_factory=list)
+    values: dict[str, int] = field(default_factory=dict)
+    """The number of values, by table of the store."""
+    bytes: int = 0
+    catalogue: bool = False
+    """Whether the metadata database was compared with the store."""
+    compared: int = 0
+    """The number of files that were compared with the source, by one request each."""
+    equal: int = 0
+    seed: int | None = None
+    empty: bool = False
+    """Whether a comparison was requested and nothing was compared."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences about what was not compared, and why."""
+    failure: SourceError | None = None
+    """Why not all of the share could be compared."""
+    repaired: bool = False
+    """Whether damaged values were deleted and the metadata database was rebuilt."""
+    dropped: list[str] = field(default_factory=list)
+    """Paths of files whose stored footers were deleted."""
+    harvests: list[str] = field(default_factory=list)
+    """The commands that fetch them again."""
+
+    @property
+    def unrepaired(self) -> list[Finding]:
+        """The findings that this check did not repair."""
+        return [finding for finding in self.findings if not (self.repaired and finding.next == REPAIR)]
+
+    @property
+    def commands(self) -> list[str]:
+        """What to run next."""
+        return [*dict.fromkeys(finding.next for finding in self.unrepaired if finding.next), *self.harvests]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is valid now, and something of a requested comparison was compared."""
+        return not (self.unrepaired or self.harvests or self.empty) and self.failure is None
+
+    def _line(self) -> str:
+        found = plural(len(self.findings), "finding") if self.findings else "no defects"
+        return f"{sum(self.values.values()):,} values, {size(self.bytes)}: {found}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        yield from ((table, f"{count:,}") for table, count in self.values.items())
+        yield "catalogue", "compared with the store" if self.catalogue else "not compared with the store"
+        if self.compared:
+            yield "source", f"{self.equal:,} of {plural(self.compared, 'file')} equal"
+
+    def _notes(self) -> Iterator[str]:
+        yield from self.notes
+        if self.failure:
+            yield f"Not all of the share could be compared: {self.failure}"
+        yield from (f"run: {command}" for command in self.commands)
+        yield from (f"{finding.kind}: {finding}" for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which files are compared with the source."""
+
+    percent: float | None = None
+    part: tuple[int, int] | None = None
+    size: int | None = None
+
+    @classmethod
+    def of(cls, text: str) -> "Share":
+        if percent := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
+            if 0 < float(percent[1]) <= 100:  # noqa: PLR2004
+                return cls(percent=float(percent[1]))
+        elif part := re.fullmatch(r"([0-9]+)/([0-9]+)", text):
+            if 1 <= int(part[1]) <= int(part[2]):
+                return cls(part=(int(part[1]), int(part[2])))
+        else:
+            with suppress(QueryError):
+                return cls(size=parse_size(text))
+        raise QueryError(
+            f"{text!r} is not a share of the files; write it as 1%, as 3/30 for the third of thirty parts, or as 50MB"
+        )
+
+    def choose(self, paths: Sequence[str], length: Callable[[str], int], seed: int) -> list[str]:
+        """Return the chosen paths, sorted; each file is in one part, independently of others."""
+        if self.part:
+            at, parts = self.part
+            digests = {path: blake2b(path.encode(), digest_size=8).digest() for path in sorted(paths)}
+            return [path for path, digest in digests.items() if int.from_bytes(digest) % parts == at - 1]
+        drawn = random.Random(seed).sample(sorted(paths), len(paths))  # noqa: S311
+        if self.percent is not None:
+            return sorted(drawn[: max(1, round(len(drawn) * self.percent / 100))])
+        most = self.size or 0
+        within = takewhile(lambda total: total <= most, accumulate(map(length, drawn)))
+        return sorted(drawn[: max(1, sum(1 for _ in within))])
 
 
 def check_store(
@@ -100,15 +201,15 @@ def _check_values(
     for table in TABLES:
         checked.values[table] = 0
         for key, value in session.store.values(table):
-            size = len(value) if isinstance(value, bytes) else 0
+            length = len(value) if isinstance(value, bytes) else 0
             progress.done += 1
-            progress.bytes += size
+            progress.bytes += length
             if progress.done % _REPORT_EVERY == 0:
                 report(progress)
             if crawls is not None and dataset and _crawl_of(table, key, dataset) not in {None, *crawls}:
                 continue
             checked.values[table] += 1
-            checked.bytes += size
+            checked.bytes += length
             version = file_version_of(value) if isinstance(key, str) and key.isprintable() else None
             if table == "files":
                 versions[key] = version
@@ -226,7 +327,9 @@ class _Check:
         chosen = share.choose(paths, partial(compared_length, store, dataset), seed) if paths else []
         if not chosen:
             checked.empty = True
-            checked.notes.append(EMPTY)
+            checked.notes.append(
+                "no file was compared with the source: the share contains no file; choose another, such as 1%"
+            )
         progress = Progress("source", len(chosen), 0)
         before = source.bytes
         report(progress)

@@ -1,9 +1,9 @@
-"""Compare a stored footer and page indexes with the source."""
+"""What a check finds; and the comparison of a stored footer and page indexes with the source."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from secrets import choice
 
-from catalogue.check.findings import Finding
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import FileChanged, Forbidden, FormatError, NotFound
 from catalogue.parquet.footer import decode_footer
@@ -14,6 +14,27 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile
+
+REPAIR = "catalogue check --repair"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A defect, or a suspicion."""
+
+    kind: str
+    """``store`` for the SQLite file; ``files``, ``documents``, ``failures``, ``indexes``, ``facts`` or ``blocks``
+    for a value; ``catalogue`` for the metadata database; ``suspect`` for a file that overlaps or equals others;
+    ``source`` for a changed file.
+    """
+    key: str
+    """Path of a file or document, or ``path#row_group``; empty if it concerns everything."""
+    what: str
+    next: str = REPAIR
+    """The command that repairs it, if there is one."""
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.what}" if self.key else self.what
 
 
 def compared_length(store: Store, dataset: Dataset, path: str) -> int:

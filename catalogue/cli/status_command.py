@@ -25,8 +25,8 @@ from catalogue.formatting import join_first, plural, printable, size
 from catalogue.settings import STORE_NAME, config_file
 
 if TYPE_CHECKING:
+    from catalogue.check.check import Checked
     from catalogue.check.doctor import Observation
-    from catalogue.check.findings import Checked
 
 _LARGE_LOG = 32 << 20
 """Bytes. SQLite truncates the log at half of this, unless a reader blocks it."""

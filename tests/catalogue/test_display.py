@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from resiliparse.parse.html import HTMLTree
 
 import catalogue
+from catalogue.check.check import Checked
+from catalogue.check.compare_files import Finding
 from catalogue.check.doctor import Diagnosis, Observation
-from catalogue.check.findings import Checked, Finding
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import Unreachable
 from catalogue.export.exports import Exported

@@ -14,7 +14,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.check.findings import Share
+from catalogue.check.check import Share
 from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, manifest_path
 from catalogue.demo import LoopbackServer
