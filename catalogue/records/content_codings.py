@@ -10,7 +10,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import brotli
 
@@ -172,16 +172,11 @@ def _unless_plain(data: bytes, damage: type[Exception], decode: Callable[[], Dec
     return decoded, early
 
 
-class _Decoder(Protocol):
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+def _members(data: bytes, decoder: Callable[[], Any], following: re.Pattern[bytes] | None = None) -> Decoded:
+    """Decode members up to data that does not begin like one, which browsers ignore too.
 
-
-def _members(data: bytes, decoder: Callable[[], _Decoder], following: re.Pattern[bytes] | None = None) -> Decoded:
-    """Decode members up to data that does not begin like one, which browsers ignore too."""
+    ``decoder`` returns a decompressor of zlib or zstd, which have the same methods.
+    """
     parts: list[bytes] = []
     room = MAX_DECODED
     for _ in range(_MAX_MEMBERS):
