@@ -15,7 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from catalogue.records.media_type import PARSED_AS, Syntax
+from catalogue.records.media_type import Syntax
 from catalogue.records.text_decoding import decode_text, find_charset
 from catalogue.resource_limits import limit_resources
 
@@ -83,7 +83,7 @@ def _answer(request: bytes) -> bytes:
     try:
         charset = find_charset(data, Syntax(syntax), content_type=content_type, url=url)
         document = decode_text(data, charset)
-        found = _look(document, PARSED_AS[Syntax(syntax)], main_content=main_content, markdown=markdown)
+        found = _look(document, Syntax(syntax).parsed_as, main_content=main_content, markdown=markdown)
         found |= {"charset": charset.name, "charset_detector": charset.source}
     except Exception as error:  # noqa: BLE001 - two parsers of hostile bytes may raise anything
         found = {"failure": f"{type(error).__name__}: {error}"[:500]}

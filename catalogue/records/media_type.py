@@ -196,15 +196,10 @@ class Syntax(Enum):
     """Its text is the document."""
     TEXT = "text"
 
-
-PARSED_AS = {
-    Syntax.HTML: "html",
-    Syntax.XHTML: "html",
-    Syntax.RSS: "rss",
-    Syntax.ATOM: "atom",
-    Syntax.XML: "text",
-    Syntax.TEXT: "text",
-}
+    @property
+    def parsed_as(self) -> str:
+        """The syntax of the parser that reads it."""
+        return {Syntax.XHTML: "html", Syntax.XML: "text"}.get(self, self.value)
 
 
 def syntax_of(mime: str | None, data: bytes, *, declared: str | None = None) -> Syntax | None:
