@@ -14,7 +14,7 @@ _ANY = "application/octet-stream"
 
 _SNIFFED = 1445
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
-_END_OF_TYPE = re.compile(r"[;\s]")
+_END_OF_TYPE = re.compile("[; \t]")
 """Some servers forget the semicolon before a parameter."""
 _AROUND_TYPE = " \t\"'"
 _UNKNOWN = {
