@@ -237,6 +237,7 @@ def test_options_may_precede_or_follow_the_command(harvested_data: Path, mirror:
     after = elsewhere("plan", "example.com", "--json", "--data", str(harvested_data), "--source", str(mirror))
     assert before.status == after.status == 0
     assert before.json() == after.json()
+    assert elsewhere("status", "--data", str(harvested_data)).status == 0  # which asks no source
 
 
 @pytest.mark.parametrize(("kind", "status", "says"), [(Kind.DENIED, 75, "403"), (Kind.NOT_FOUND, 1, "")])
