@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -27,12 +26,11 @@ from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.schema import TABLES
 from tests.support.amounts import in_part, part_of
-from tests.support.commands import Command, ended
+from tests.support.commands import Command
 from tests.support.crawls import ABSENT, CRAWL, crawl_of, index_path, table
-from tests.support.faults import Fault, FaultServer, Kind, Request, always
+from tests.support.faults import FaultServer, Kind, always
 from tests.support.hosts import opened
 from tests.support.rot import FILES, STORE, cat, content, flip, flip_value, harvested_crawl, paths, rows, server
-from tests.support.warm import Forked
 
 __all__ = ["cat", "harvested_crawl", "server"]  # fixtures
 
@@ -51,18 +49,24 @@ def sql(cat: Catalogue, statement: str, *parameters: object) -> None:
         connection.execute(statement, parameters)
 
 
-def test_harvested_stores_are_valid(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
+def test_harvested_stores_are_valid_and_checked_by_crawl(untaught_data: Path, mirror: Path, tmp_path: Path) -> None:
     """Of every era."""
-    shutil.copytree(harvested_data, tmp_path / "data")
+    shutil.copytree(untaught_data, tmp_path / "data")
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(mirror), cache=tmp_path)) as cat:
         cat.captures("*.org", columns=["url"]).to_arrow()
         files = len(cat.files())
         done = cat.check(read_subset="10%")
-        assert done.findings == []
-        assert done.complete
-        assert done.catalogue
+        assert (done.findings, done.complete, bool(done.catalogue)) == ([], True, True)
         assert done.compared == done.equal == round(files / 10)
         assert done.values["files"] == files
+        latest, *_, oldest = stored_crawls(cat.session)
+        rotten = next(path for path in cat.session.create_store().keys("files", f"crawl={latest}/"))
+        cat.close()
+        flip_value(cat.session.data / STORE, "files", rotten, Random(1))
+        done = cat.check(oldest)
+        assert done.findings == []
+        assert 0 < done.values["files"] < files
+        assert [finding.key for finding in cat.check("latest").findings] == [rotten]
 
 
 def test_names_each_flipped_value_and_no_other(cat: Catalogue) -> None:
@@ -112,13 +116,6 @@ def test_reports_damaged_pages_of_the_file(cat: Catalogue) -> None:
     assert (ran.status, ran.out.startswith(f"store: {path} is damaged: ")) == (1, True)
     assert "run: see the troubleshooting page: sqlite3 .recover" in ran.err
     assert path.read_bytes() == bytes(data)
-
-
-def test_reports_indexes_of_another_version(cat: Catalogue, server: LoopbackServer) -> None:
-    one, other = paths(server.folder)[:2]
-    put = "UPDATE indexes SET value = (SELECT value FROM indexes WHERE key = ?) WHERE key = ?"
-    sql(cat, put, f"{one}#0", f"{other}#0")
-    assert found(cat) == [("indexes", f"{other}#0")]
 
 
 DIFFERENCES = [
@@ -226,20 +223,6 @@ def test_unreachable_source_has_its_own_status(cat: Catalogue, server: LoopbackS
     assert "which is not followed" in ran.err.splitlines()[-1]
 
 
-def test_ctrl_c_does_not_wait_for_the_source(cat: Catalogue, server: LoopbackServer) -> None:
-    started: list[Forked] = []
-
-    def interrupt(_: Request) -> Fault:
-        started[0].send_signal(signal.SIGINT)
-        return Fault(Kind.SILENT, hold=60.0)
-
-    with FaultServer(server.folder, script=interrupt) as silent:
-        command = commands(cat, silent.url)
-        started.append(command.start("check", "--read-subset", "1/1", CATALOGUE_CONNECTIONS="1"))
-        ran = ended(started[0])
-        assert (ran.status, len(silent.log)) == (130, 1), ran.err
-
-
 def test_does_not_touch_other_files(tmp_path: Path) -> None:
     command = Command(tmp_path, str(tmp_path), tmp_path)
     assert command("check").status == 2
@@ -253,8 +236,10 @@ def test_does_not_touch_other_files(tmp_path: Path) -> None:
     assert (tmp_path / STORE).read_bytes() == before
 
 
-def test_reports_a_page_index_that_differs_from_the_source(cat: Catalogue, server: LoopbackServer) -> None:
-    one = paths(server.folder)[0]
+def test_reports_page_indexes_that_differ_from_the_source_or_are_of_another_version(
+    cat: Catalogue, server: LoopbackServer
+) -> None:
+    one, other = paths(server.folder)[:2]
     with Store(cat.session.data / STORE) as store:
         file = store.get("files", one)
         assert file
@@ -263,6 +248,9 @@ def test_reports_a_page_index_that_differs_from_the_source(cat: Catalogue, serve
         store.add_indexes(one, {0: wrong}, file)
     done = cat.check(read_subset="100%")
     assert [(finding.kind, finding.key) for finding in done.findings] == [("indexes", f"{one}#0")]
+    put = "UPDATE indexes SET value = (SELECT value FROM indexes WHERE key = ?) WHERE key = ?"
+    sql(cat, put, f"{one}#0", f"{other}#0")
+    assert found(cat) == [("indexes", f"{other}#0")]
 
 
 def test_reports_files_among_the_keys_of_others() -> None:
@@ -284,19 +272,6 @@ def test_reports_files_among_the_keys_of_others() -> None:
         assert intruders(*disjoint, (5, 95)) == [("p12", "p0")]
         assert intruders(*disjoint[:8], (33, 37)) == []
         assert intruders(*disjoint, (33, 37), (51, 52), (61, 62)) == []
-
-
-def test_checks_each_crawl_separately(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
-    shutil.copytree(untaught_data, tmp_path / "data")
-    with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        latest, *_, oldest = stored_crawls(cat.session)
-        rotten = next(path for path in cat.session.create_store().keys("files", f"crawl={latest}/"))
-        cat.close()
-        flip_value(cat.session.data / STORE, "files", rotten, Random(1))
-        done = cat.check(oldest)
-        assert done.findings == []
-        assert 0 < done.values["files"] < len(cat.session.create_store().keys("files"))
-        assert [finding.key for finding in cat.check("latest").findings] == [rotten]
 
 
 def test_repair_drops_damaged_values_and_harvest_fetches_them(cat: Catalogue, server: LoopbackServer) -> None:

@@ -135,7 +135,7 @@ def test_finds_each_changed_byte_of_the_source(answered: Path, data: st.DataObje
     assert all(each.startswith(read.path) and "was changed" in each for each in found)
 
 
-def test_reports_files_of_another_length_or_missing(answered: Path) -> None:
+def test_reports_files_of_another_length_or_missing_and_another_answer(answered: Path) -> None:
     receipt, run = read_receipt(answered / "found.receipt"), command_of(answered)
     file = answered / "source" / receipt.reads[0].path
     content = file.read_bytes()
@@ -152,10 +152,6 @@ def test_reports_files_of_another_length_or_missing(answered: Path) -> None:
     finally:
         file.write_bytes(content)
     assert run("verify", "found.receipt", "--read-source").status == 0
-
-
-def test_command_reports_changes_by_its_status(answered: Path) -> None:
-    run = command_of(answered)
     assert run("verify", "found.receipt", "--json").json()["valid"] is True
     (answered / "other.jsonl").write_bytes((answered / "found.jsonl").read_bytes() + b"\n")
     ran = run("verify", "found.receipt", "--answer", "other.jsonl")

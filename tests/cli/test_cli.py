@@ -23,7 +23,6 @@ from tests.support.sources import Arrivals
 
 
 def sentence(ran: Ran) -> str:
-    """Return the message of an error, which is one line."""
     lines = [line for line in ran.err.splitlines() if line.startswith("catalogue: ")]
     assert "Traceback" not in ran.err
     assert len(lines) == 1, ran.err
@@ -32,7 +31,6 @@ def sentence(ran: Ran) -> str:
 
 @pytest.fixture(scope="module")
 def stored(harvested_data: Path, mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the captures of one crawl."""
     home = tmp_path_factory.mktemp("stored")
     assert (
         Command(harvested_data, str(mirror), home)("query", "*.org", "-o", "stored/", "--crawl", "latest").status == 0
@@ -115,7 +113,6 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("query example.com --receipt r.csv -o r.csv", "need different files"),
         ("verify missing", "missing cannot be read"),
         ("site 'a*'", "'a*' is not a site; use a host, such as example.com"),
-        ("site example.com --crawl all", "a report needs one crawl"),
         ("site https://", "is not a site"),
         ("sample -n 0", "-n"),
         ("sample -n 5 --fetch warc", "no output; add one, such as -o"),
@@ -191,6 +188,15 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("crawls --source gopher://x", "invalid source"),
         ("crawls --source https://user:secret@example.com/", "without query or credentials"),
         ("crawls --rate 0", "of the setting rate; use a number over 0"),
+        ("query --urls-file - --urls-file -", "stdin can be read only once; leave out one --urls-file -"),
+        ("query '*.org' -o https://user:secret@example.com/a.csv", "this output cannot be an address"),
+        ("query '*.org' -o s3://bucket/found/", "this output cannot be an address"),
+        ("plan '*.org' -o -", "this output cannot be standard output; name a path"),
+        ("get example.com --save -", "this output cannot be standard output"),
+        ("join urls.csv -o s3://bucket/a.parquet", "this output cannot be an address"),
+        ("join urls.csv -o -", "this output cannot be standard output"),
+        ("export iceberg s3://bucket/table", "this output cannot be an address"),
+        ("export ducklake file:///tmp/a.ducklake", "this output cannot be an address"),
     ],
 )
 def test_invalid_use_is_one_sentence_and_a_status(asking: Command, occupied: set[str], words: str, says: str) -> None:
@@ -202,23 +208,15 @@ def test_invalid_use_is_one_sentence_and_a_status(asking: Command, occupied: set
     assert {path.name for path in asking.home.iterdir()} - {"cache"} == occupied
 
 
-def test_query_before_harvest_names_the_command(command: Command) -> None:
+def test_missing_crawls_are_named_with_the_command(command: Command, crawl: str) -> None:
     for words in ("status", "query a.com", "plan a.com", "sql 'from crawls'", "backfill", "export iceberg x"):
         ran = command(*shlex.split(words))
         assert ran.status != 0
         assert "run: catalogue harvest --crawl" in sentence(ran)
-
-
-def test_missing_crawls_are_named_with_the_command(command: Command, crawl: str) -> None:
     columnar = ["x.com", "--index", "columnar"]
-    for words in (
-        ["query", *columnar],
-        ["fetch", *columnar, "-o", "x.warc.gz"],
-        ["sample", "-n1"],
-        ["plan", *columnar],
-    ):
-        ran = command(*words, "--crawl", f"{crawl}..{crawl}")
-        option = "" if words[0] == "plan" else "add --harvest, or "
+    for each in (["query", *columnar], ["fetch", *columnar, "-o", "x.warc.gz"], ["sample", "-n1"], ["plan", *columnar]):
+        ran = command(*each, "--crawl", f"{crawl}..{crawl}")
+        option = "" if each[0] == "plan" else "add --harvest, or "
         assert sentence(ran).endswith(f"{crawl} is not harvested yet; {option}run: catalogue harvest --crawl {crawl}")
         assert ran.status == 2
 
@@ -233,28 +231,24 @@ def test_stored_crawls_without_footers_can_be_left_out(whole_mirror: Path, crawl
         assert command(*words, "--crawl", crawl).status == 0
 
 
-def test_failing_source_exits_with_75(asking: Command, mirror: Path, tmp_path: Path) -> None:
-    with FaultServer(mirror, script=always(Kind.DENIED)) as server:
-        command = Command(asking.data, server.url, tmp_path)
-        ran = command("query", "example.com", "--yes")
-    assert ran.status == 75
-    assert "403" in sentence(ran)
-
-
 def test_options_may_precede_or_follow_the_command(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
     elsewhere = Command(tmp_path / "nothing here", "gopher://x", tmp_path)
     before = elsewhere("--data", str(harvested_data), "--source", str(mirror), "plan", "example.com", "--json")
     after = elsewhere("plan", "example.com", "--json", "--data", str(harvested_data), "--source", str(mirror))
     assert before.status == after.status == 0
     assert before.json() == after.json()
+    assert elsewhere("status", "--data", str(harvested_data)).status == 0  # which asks no source
 
 
-def test_failed_output_keeps_the_old_file(asking: Command, mirror: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "status", "says"), [(Kind.DENIED, 75, "403"), (Kind.NOT_FOUND, 1, "")])
+def test_failing_source_keeps_the_old_file(
+    asking: Command, mirror: Path, tmp_path: Path, kind: Kind, status: int, says: str
+) -> None:
     target = tmp_path / "found.jsonl"
     target.write_text("from before\n", encoding="ascii")
-    with FaultServer(mirror, script=always(Kind.NOT_FOUND)) as server:
-        ran = Command(asking.data, server.url, tmp_path)("query", "*.example.com", "-o", str(target))
-    assert ran.status == 1
+    with FaultServer(mirror, script=always(kind)) as server:
+        ran = Command(asking.data, server.url, tmp_path)("query", "*.example.com", "-o", str(target), "--yes")
+    assert (ran.status, says in sentence(ran)) == (status, True)
     assert target.read_text(encoding="ascii") == "from before\n"
     assert [path.name for path in tmp_path.iterdir() if "found" in path.name] == ["found.jsonl"]
 
@@ -280,11 +274,10 @@ def test_searches_of_a_limited_query_are_priced_before_they_are_made(mirror: Pat
 @pytest.mark.parametrize(
     "words", [("query", "*.example.com"), ("fetch", "*.example.com", "--dry-run", "--json"), ("sample", "-n", "1")]
 )
-def test_harvests_before_other_commands(command: Command, mirror: Path, words: tuple[str, ...]) -> None:
-    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
+def test_harvests_before_other_commands(command: Command, words: tuple[str, ...]) -> None:
     dear = command(*words, "--crawl", "all", "--harvest", "--max-requests", "1")
     assert "this takes" in sentence(dear)
-    ran = command(*words, "--crawl", newest, "--harvest")
+    ran = command(*words, "--crawl", "latest", "--harvest")
     assert ran.status == 0, ran.err
     assert ran.json_lines()
 
@@ -300,19 +293,6 @@ def test_forgets_crawls(miniature: Miniature, tmp_path: Path) -> None:
     deleted = f"what is stored of {newest} is deleted: {plural(files, 'footer')} and 1 list of blocks\n"
     assert forgotten.err == deleted
     assert command("sql", "from files", "--json").out == ""
-
-
-def test_status_asks_no_source(asking: Command) -> None:
-    assert asking("status", "--source", "gopher://x").status == 0
-
-
-def test_counts_the_harvested_files_of_crawls(command: Command, mirror: Path) -> None:
-    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
-    assert command("harvest", "--crawl", newest).status == 0
-    row = command("crawls", "--json").json_lines()[0]
-    assert 0 < row["files_harvested"] < row["files_listed"]
-    counted = f"{row['files_harvested']} of {row['files_listed']} files: warc"
-    assert counted in command("crawls").out
 
 
 def test_writes_to_device_files(asking: Command, tmp_path: Path) -> None:
@@ -344,6 +324,7 @@ def test_writes_to_device_files(asking: Command, tmp_path: Path) -> None:
     ("words", "says"),
     [
         (["doctor"], "stopped"),
+        (["check", "--read-subset", "1/1"], "stopped"),
         (["query", "example.com", "--no-cache"], "stopped"),
         (["query", "example.com", "--no-cache", "-o", "found/"], "the same command continues it"),
     ],
@@ -377,30 +358,27 @@ def test_commands_run_with_closed_streams(asking: Command, closed: str, printed:
     assert (ran.returncode, ran.stdout[:1], ran.stderr) == (0, printed, b"")
 
 
-def test_pipes_get_results_on_stdout_and_no_progress(command: Command, mirror: Path) -> None:
-    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
-    ran = command("harvest", "--crawl", newest, "--quiet")
+def test_pipes_get_results_on_stdout_and_no_progress(command: Command) -> None:
+    ran = command("harvest", "--crawl", "latest", "--quiet")
     assert (ran.status, ran.out, ran.err) == (0, "", "")
-    reported = command("harvest", "--crawl", newest, "--json", FORCE_COLOR="1", TERM="xterm")
+    reported = command("harvest", "--crawl", "latest", "--json", FORCE_COLOR="1", TERM="xterm")
     assert reported.json_lines()[0]["taken"] == 0
     assert "\x1b" not in reported.err
+    row = command("crawls", "--json").json_lines()[0]
+    assert 0 < row["files_harvested"] < row["files_listed"]
+    assert f"{row['files_harvested']} of {row['files_listed']} files: warc" in command("crawls").out
 
 
-def test_escapes_control_characters(asking: Command) -> None:
+def test_escapes_control_characters_and_prints_the_version(asking: Command) -> None:
     seen = asking("sql", "select chr(27) || '[2Jgone' as trap")
     assert "gone" in seen.out
     assert "\x1b" not in seen.out
-
-
-def test_runs_as_module_and_prints_version(asking: Command) -> None:
     assert re.fullmatch(r"catalogue, version \S+\n", asking.again("--version").out)
 
 
 @in_soak
 def test_demo_serves_until_ctrl_c_and_leaves_nothing(command: Command, tmp_path: Path) -> None:
     with command.start("demo", "--serve", TMPDIR=str(tmp_path)) as process:
-        assert process.stdout
-        assert process.stderr
         shown = ""
         while not (line := process.stdout.readline().decode()).startswith("  export"):
             assert line

@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import json
-import shlex
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +14,6 @@ import pytest
 from pyarrow import feather
 
 import catalogue
-from tests.cli.test_cli import sentence
 from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 from tests.support.fetched import records_in
@@ -25,7 +23,6 @@ COLUMNS = "url,fetch_time,fetch_status,url_port"
 
 @pytest.fixture(scope="module")
 def expected(harvested: catalogue.Catalogue) -> pa.Table:
-    """The captures of a site in all crawls."""
     return harvested.captures("*.example.com", columns=COLUMNS.split(",")).to_arrow()
 
 
@@ -130,29 +127,6 @@ def test_dash_means_standard_output(asking: Command, expected: pa.Table, crawl: 
     for form, says in (("parquet", "only warc, text and metadata"), ("payload", "only warc, text and metadata")):
         assert says in asking("fetch", "*.example.com", *words, "--format", form).err
     assert "leave out --max-size and --json" in asking("fetch", "*.example.com", *words, "--json").err
-
-
-@in_soak
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("query '*.org' -o https://user:secret@example.com/a.csv", "an address"),
-        ("query '*.org' -o s3://bucket/found/", "an address"),
-        ("plan '*.org' -o -", "standard output; name a path"),
-        ("get example.com --save -", "standard output"),
-        ("join found.jsonl -o s3://bucket/a.parquet", "an address"),
-        ("join found.jsonl -o -", "standard output"),
-        ("export iceberg s3://bucket/table", "an address"),
-        ("export ducklake file:///tmp/a.ducklake", "an address"),
-    ],
-)
-def test_refuses_outputs_that_can_only_be_local(asking: Command, tmp_path: Path, words: str, says: str) -> None:
-    (tmp_path / "found.jsonl").write_text('{"url": "example.com"}\n', encoding="ascii")
-    ran = asking(*shlex.split(words))
-    assert ran.status == 2
-    assert f"this output cannot be {says}" in sentence(ran)
-    assert "secret" not in ran.err
-    assert {path.name for path in tmp_path.iterdir()} <= {"found.jsonl", "cache"}
 
 
 def test_fetch_infers_the_format_from_the_name(asking: Command, crawl: str, tmp_path: Path) -> None:

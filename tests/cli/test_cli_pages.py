@@ -32,7 +32,7 @@ def harvested(server: LoopbackServer, tmp_path: Path) -> Command:
     return command
 
 
-def test_plan_fetches_page_indexes_on_request(harvested: Command, server: LoopbackServer) -> None:
+def test_plans_fetch_page_indexes_and_queries_cache_pages(harvested: Command, server: LoopbackServer) -> None:
     estimate = harvested("plan", *ASKED, "--json", **SLOW).json()
     assert estimate["estimated"]
     assert not estimate["exact"]
@@ -51,20 +51,11 @@ def test_plan_fetches_page_indexes_on_request(harvested: Command, server: Loopba
     assert ran.json_lines() == [FOUND | PATH_COLUMNS]
     assert len(server.log) == exact["requests"]
     assert sum(exchange.sent_bytes for exchange in server.log) == exact["bytes"]
-
-
-def test_caches_pages_unless_disabled(harvested: Command, server: LoopbackServer) -> None:
-    rows = harvested("query", *ASKED, "--no-cache", **SLOW).out
     server.log.clear()
-    assert harvested("query", *ASKED, "--no-cache", **SLOW).out == rows
-    assert server.log
-    assert harvested("query", *ASKED, **SLOW).out == rows
-    server.log.clear()
-    assert harvested("query", *ASKED, **SLOW).out == rows
+    assert harvested("query", *ASKED, **SLOW).out == ran.out
+    assert "come from the cache" in harvested("plan", *ASKED, **SLOW).out
     assert not server.log
-    planned = harvested("plan", *ASKED, **SLOW).out
-    assert "come from the cache" in planned
-    assert harvested("query", *ASKED, "--no-cache", **SLOW).out == rows
+    assert harvested("query", *ASKED, "--no-cache", **SLOW).out == ran.out
     assert server.log
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,12 @@ from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 
 
-def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str = "") -> str:
+def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str = "", **environment: str) -> str:
     """Return what a terminal of this width shows while a user types, or without a keyboard."""
     leader, follower = pty.openpty()
     os.write(leader, typed.encode())
-    with command.start_on(follower, *words, keyboard=bool(typed), COLUMNS=str(columns), TERM="xterm") as process:
+    shown = {"COLUMNS": str(columns), "TERM": "xterm", **environment}
+    with command.start_on(follower, *words, keyboard=bool(typed), **shown) as process:
         os.close(follower)
         seen = b""
         while True:
@@ -115,24 +117,16 @@ def test_never_cuts_numbers_and_times(asking: Command, columns: int) -> None:
 
 
 def test_notes_wrap_at_words_and_keep_commands_on_one_line(asking: Command, command: Command, crawl: str) -> None:
+    words, note = ("query", "--count", "https://example.com/a"), "page is a separate pattern; if it belongs to a URL"
+    assert note in on_a_terminal(asking, *words, "page", columns=200)
+    assert "separate pattern" not in on_a_terminal(asking, *words, "example.org/b", columns=200)
     tip = next(line for line in asking("query", "nothing.example").err.splitlines() if line.startswith("tip"))
     seen = left_on_screen(on_a_terminal(asking, "query", "nothing.example", columns=40))
     assert max(map(len, seen)) <= 40 < len(tip)
     assert tip in " ".join(seen)
-    (refused,) = (
-        line
-        for line in left_on_screen(
-            on_a_terminal(command, "plan", "x.com", "--index", "columnar", "--crawl", crawl, columns=30)
-        )
-        if "--crawl" in line
-    )
-    assert refused == f"catalogue harvest --crawl {crawl}"
-
-
-def test_values_wider_than_the_first_rows_overflow(asking: Command) -> None:
-    seen = on_a_terminal(asking, "sql", "select if(i < 1400, 1, 1234567) as n from range(1500) t(i)").splitlines()
-    assert seen[1] == "-"
-    assert seen[-1] == "1,234,567"
+    columnar = ("x.com", "--index", "columnar", "--crawl", crawl)
+    shown = left_on_screen(on_a_terminal(command, "plan", *columnar, columns=30))
+    assert [line for line in shown if "--crawl" in line] == [f"catalogue harvest --crawl {crawl}"]
 
 
 @in_soak
@@ -146,10 +140,24 @@ def test_status_and_crawls_fit_a_terminal(asking: Command) -> None:
     assert "has no columnar index" in on_a_terminal(asking, "crawls", columns=60)
 
 
-def test_harvest_shows_progress_on_a_terminal(command: Command, mirror: Path) -> None:
-    newest = max(path.name for path in (mirror / "crawl-data").iterdir())
-    seen = on_a_terminal(command, "harvest", "--crawl", newest, "--rate", "2", "--subset", "all", columns=110)
+SIGNS = {"colours": r"\x1b\[[0-9;]*[1-9][0-9;]*m", "moves": r"\x1b\[[0-9?;]*[A-Zhl]"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "sent"),
+    [({"TERM": "xterm-256color"}, {*SIGNS}), ({"NO_COLOR": "1"}, {"moves"}), ({"TERM": "dumb"}, set())],
+)
+def test_colours_only_terminals_that_support_it(command: Command, environment: dict[str, Any], sent: set[str]) -> None:
+    seen = on_a_terminal(command, "harvest", "--crawl", "latest", "--rate", "2", **environment)
+    assert ("waiting for the source" in seen) is bool(sent)  # dumb terminals have no bars
+    assert {name for name, sign in SIGNS.items() if re.search(sign, seen)} == sent
+
+
+def test_harvest_shows_progress_on_a_terminal_and_wide_values_overflow(asking: Command, command: Command) -> None:
+    seen = on_a_terminal(command, "harvest", "--crawl", "latest", "--rate", "2", "--subset", "all", columns=110)
     assert "4/4" in seen
+    wide = on_a_terminal(asking, "sql", "select if(i < 1400, 1, 1234567) as n from range(1500) t(i)").splitlines()
+    assert (wide[1], wide[-1]) == ("-", "1,234,567")
 
 
 @in_soak
@@ -167,15 +175,9 @@ def test_shows_the_first_hundred_rows_of_a_large_result(asking: Command) -> None
 def test_gives_a_tip_once_a_session(asking: Command) -> None:
     question = f"{sys.executable} -m catalogue query nothing.example"
     leader, follower = pty.openpty()
-    subprocess.run(
-        ["sh", "-c", f"{question}; {question}"],
-        stdout=follower,
-        stderr=follower,
-        env=asking.environment(PYTHONPATH=os.pathsep.join(sys.path)),
-        start_new_session=True,
-        timeout=60,
-        check=False,
-    )
+    environment = asking.environment(PYTHONPATH=os.pathsep.join(sys.path))
+    options: dict[str, Any] = {"stdout": follower, "stderr": follower, "env": environment, "start_new_session": True}
+    subprocess.run(["sh", "-c", f"{question}; {question}"], **options, timeout=60, check=False)
     seen = os.read(leader, 1 << 16).decode()
     os.close(follower)
     os.close(leader)
@@ -190,25 +192,16 @@ def test_plans_of_several_crawls_are_a_table(asking: Command, whole_crawls: list
 
 
 @in_soak
-def test_says_that_a_word_behind_a_url_is_a_pattern_of_its_own(asking: Command) -> None:
-    words, tip = ("query", "--count", "https://example.com/a"), "page is a separate pattern; if it belongs to a URL"
-    assert tip in on_a_terminal(asking, *words, "page", columns=200)
-    assert "separate pattern" not in on_a_terminal(asking, *words, "example.org/b", columns=200)
-
-
-@in_soak
 def test_summary_is_the_same_before_and_after_a_harvest(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(whole_mirror), tmp_path)
     words = ("query", "*.example.com", "--crawl", crawl, "--format", "url")
     questions = [[*words, *more] for more in ((), ("--subset", "all"), ("--status", "404"), ("--subset", "robotstxt"))]
     nothing_stored = [command(*question, "--quiet").out.count("\n") for question in questions]
-    kinds = ("pages, redirects and errors, robots.txt files", "redirects and errors, robots.txt files")
-    all_found, errors_found = (
-        f"{found} captures ({kind})" for found, kind in zip(nothing_stored[1:], kinds, strict=False)
-    )
-    pages, robots = nothing_stored[0], nothing_stored[3]
-    assert 0 < pages < nothing_stored[1]
-    summaries = [f"{pages} pages", all_found, errors_found, f"{robots} robots.txt files"]
+    pages, found, errors, robots = nothing_stored
+    assert 0 < pages < found
+    kinds = "redirects and errors, robots.txt files"
+    summaries = [f"{pages} pages", f"{found} captures (pages, {kinds})", f"{errors} captures ({kinds})"]
+    summaries.append(f"{robots} robots.txt files")
     for _ in range(2):
         assert [command(*question).err for question in questions] == [f"{each} in {crawl}\n" for each in summaries]
         assert "tip:" not in on_a_terminal(command, *questions[0], columns=200)

@@ -1,17 +1,15 @@
 """Help texts, completion by shells, colours and control characters."""
 
 import inspect
-import itertools
 import json
 import os
-import pty
 import re
 import shlex
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from pathlib import Path
 from shutil import copytree
 
@@ -22,7 +20,6 @@ import pytest
 
 from catalogue.cli.app import entry
 from catalogue.commoncrawl.schema import SCHEMA
-from catalogue.progress import Progress, terminal_bar
 from catalogue.store.database import Store
 from catalogue.store.folder_settings import document_names
 from catalogue.store.stored_file import StoredFile
@@ -47,17 +44,11 @@ def all_commands(
 
 def examples(command: click.Command) -> Iterator[list[str]]:
     """Yield the words of each command in a help text, without redirections and explanations."""
-    for block in inspect.cleandoc(command.help or "").split("\n\n"):
-        lines = block.splitlines()
-        for at, line in enumerate(lines):
-            if lines[0] != "\b" or not line.startswith("catalogue "):
-                continue
-            for end in range(at + 1, len(lines) + 1):
-                typed = re.split(r"\s{3,}(?=\w)(?!.*[\"'])| > ", "\n".join(lines[at:end]))[0]
-                parts = re.split(r" \|{1,2} ", typed)
-                with suppress(ValueError):  # of a quote that ends on another line
-                    yield from [shlex.split(part)[1:] for part in parts if part.startswith("catalogue ")]
-                    break
+    for block in re.findall("\b\n(.*?)(?:\n\n|\\Z)", inspect.cleandoc(command.help or ""), re.DOTALL):
+        for example in re.findall(r"^catalogue .*(?:\n .*)*", block, re.MULTILINE):
+            for step in re.split(r" \|\|? ", re.split(r"(?<=\S) {2,}", example)[0]):
+                if step.startswith("catalogue "):
+                    yield shlex.split(re.split(" [<>] ", step)[0], comments=True)[1:]
 
 
 COMMANDS = {" ".join(words): command for words, command in all_commands()}
@@ -91,19 +82,12 @@ def test_options_need_their_values() -> None:
         entry.main(["query", "example.com", "--limit", "-1"], standalone_mode=False)
 
 
-# ---- completion ----
-
-
-@pytest.mark.parametrize("group", [(), ("export",)])
-def test_summaries_are_complete(tmp_path: Path, group: tuple[str, ...]) -> None:
+def test_summaries_are_complete_and_options_of_all_commands_in_one_line(tmp_path: Path) -> None:
     command = Command(tmp_path / "data", "https://data.example/", tmp_path)
-    _, _, listed = command(*group, "--help", COLUMNS="80").out.partition("Commands:\n")
-    assert listed.count("\n") >= 3
-    assert all(line.endswith(".") and not line.endswith("...") for line in listed.splitlines())
-
-
-def test_options_of_all_commands_are_in_one_line(tmp_path: Path) -> None:
-    command = Command(tmp_path / "data", "https://data.example/", tmp_path)
+    for group in ([], ["export"]):
+        _, _, listed = command(*group, "--help", COLUMNS="80").out.partition("Commands:\n")
+        assert listed.count("\n") >= 3
+        assert all(line.endswith(".") and not line.endswith("...") for line in listed.splitlines())
     assert "Maximum requests per second" in command("--help").out
     for words, each in part_of(all_commands(), 5):
         if words and not isinstance(each, click.Group):
@@ -114,13 +98,13 @@ def test_options_of_all_commands_are_in_one_line(tmp_path: Path) -> None:
             assert " ".join(last.split()) == f"{names}; see: catalogue -h"
 
 
+# ---- completion ----
 @pytest.fixture
 def stored(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
     return Command(copytree(untaught_data, tmp_path / "data"), str(mirror), tmp_path)
 
 
 def completed(command: Command, line: str, shell: str = "bash") -> list[str]:
-    """Return the completions of the last word of a line."""
     words = line.split(" ")
     ran = command(
         _CATALOGUE_COMPLETE=f"{shell}_complete",
@@ -143,6 +127,9 @@ def test_completes_words(stored: Command) -> None:
         f"query --columns fetch_time,{urls[0]},url_p": [f"fetch_time,{urls[0]},{name}" for name in urls[1:]],
     }.items():
         assert completed(stored, f"catalogue {typed}") == words
+    for shell, line, word in (("zsh", "catalogue query --crawl CC-MAIN-2018", OLD), ("fish", "catalogue que", "query")):
+        assert f"_CATALOGUE_COMPLETE={shell}_complete" in stored("completion", shell).out
+        assert word in completed(stored, line, shell)
 
 
 def test_completes_crawls_without_a_request(stored: Command, tmp_path: Path) -> None:
@@ -202,17 +189,6 @@ def test_completion_writes_nothing(stored: Command, tmp_path: Path) -> None:
     assert document_names(tmp_path / "endless", seconds=0.01) == []
 
 
-@pytest.mark.parametrize(
-    ("shell", "line", "completion"),
-    [("zsh", "catalogue query --crawl CC-MAIN-2018", OLD), ("fish", "catalogue que", "query")],
-)
-def test_supports_other_shells(stored: Command, shell: str, line: str, completion: str) -> None:
-    script = stored("completion", shell)
-    assert script.status == 0
-    assert f"_CATALOGUE_COMPLETE={shell}_complete" in script.out
-    assert completion in completed(stored, line, shell)
-
-
 def test_bash_completes_words(stored: Command, tmp_path: Path) -> None:
     """Also without importing slow libraries."""
     program = tmp_path / "bin/catalogue"
@@ -236,51 +212,6 @@ complete -p catalogue"""
     imported = {line.rpartition("|")[2].strip() for line in (tmp_path / "imported").read_text().splitlines()}
     assert "catalogue.store.stored_file" in imported
     assert imported.isdisjoint({"aiohttp", "duckdb", "pandas", "pyarrow", "rich"})
-
-
-# ---- terminals ----
-
-
-@contextmanager
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
-    """Make standard error a terminal; the yielded list gets what was written to it."""
-    leader, follower = pty.openpty()
-    seen: list[bytes] = []
-    with os.fdopen(follower, "w", encoding="utf-8") as stream, monkeypatch.context() as patched:
-        patched.setattr(sys, "stderr", stream)
-        yield seen
-        stream.flush()
-        os.set_blocking(leader, False)
-        with suppress(BlockingIOError):
-            while True:
-                seen.append(os.read(leader, 65536))
-    os.close(leader)
-
-
-SIGNS = {"colours": re.compile(rb"\x1b\[[0-9;]*[1-9][0-9;]*m"), "moves": re.compile(rb"\x1b\[[0-9?;]*[A-Zhl]")}
-
-
-@pytest.mark.parametrize(
-    ("environment", "sent"),
-    [
-        ({"TERM": "xterm-256color"}, {"colours", "moves"}),
-        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, {"moves"}),
-        ({"TERM": "dumb"}, set()),
-    ],
-)
-def test_colours_only_terminals_that_support_it(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], sent: set[str]
-) -> None:
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    times = map(float, itertools.count())
-    with terminal(monkeypatch) as seen, terminal_bar("files", clock=lambda: next(times)) as bar:
-        bar(Progress(OLD, listed=3, done=1, bytes=7))
-    text = b"".join(seen)
-    assert (OLD.encode() in text) is bool(sent)  # dumb terminals have no bars
-    assert {name for name, sign in SIGNS.items() if sign.search(text)} == sent
 
 
 def test_escapes_names_from_outside_on_a_terminal(command: Command, tmp_path: Path) -> None:

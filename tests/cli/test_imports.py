@@ -81,7 +81,6 @@ for words in json.loads(sys.argv[1]):
 
 
 def run_python(command: Command, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in the folder and environment of a command."""
     options: dict[str, Any] = {"env": command.environment(), "cwd": command.home, "capture_output": True, "text": True}
     return subprocess.run([sys.executable, "-c", *words], check=False, **options)
 

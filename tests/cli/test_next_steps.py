@@ -97,7 +97,6 @@ def test_proposed_commands_work(command: Command, mirror: Path) -> None:
 
 @in_soak
 def test_proposals_keep_global_options(command: Command, mirror: Path, tmp_path: Path) -> None:
-    """Commands in messages have the options --data, --source and --table of the command."""
     data, source = tmp_path / "a folder", str(mirror)
     elsewhere = Command(tmp_path / "nowhere", "gopher://x", command.home)
     given = ["--data", str(data), "--source", source]
@@ -109,20 +108,16 @@ def test_proposals_keep_global_options(command: Command, mirror: Path, tmp_path:
         assert len(lines) == 1, ran.err
         return shlex.split(lines[0].partition("run: ")[2])[1:]
 
-    def follow(words: list[str]) -> None:
-        ran = elsewhere(*words)
-        assert ran.status == 0, ran.err
-
     first = proposed("query", "example.com", *given)
     assert shlex.join(first) == f"{options} harvest --crawl latest"
-    follow([*first[:-1], OLD])
+    assert elsewhere(*first[:-1], OLD).status == 0
     steps = elsewhere("status", "--json", *given).json()["next"]
     assert all(f"{step['why']}; run: {step['command']}" in elsewhere("status", *given).out for step in steps)
     newer = shlex.split(steps[-1]["command"])[1:]
     question = ["query", "example.com", "--index", "columnar", "--crawl", newer[-1], "--source", source]
     assert proposed(*question, "--data", str(data)) == proposed("--data", str(data), *question) == newer
     assert shlex.join(newer[:-1]) == f"{options} harvest --crawl"
-    follow(newer)
+    assert elsewhere(*newer).status == 0
     tables = proposed("query", "x", "--table", "hosts", *given)
     assert shlex.join(tables) == f"{options} harvest --table hosts --key COLUMN --manifest PATH"
     # Variables of the environment hold for the next command, too.

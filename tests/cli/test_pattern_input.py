@@ -47,12 +47,6 @@ def test_joins_lists_and_stdin(asking: Command, tmp_path: Path) -> None:
     assert out.decode() == asking("plan", *PATTERNS, "--json").out
 
 
-def test_reads_stdin_once(asking: Command) -> None:
-    ran = asking("query", "--urls-file", "-", "--urls-file", "-")
-    assert (ran.status, ran.out) == (2, "")
-    assert "stdin can be read only once; leave out one --urls-file -" in sentence(ran)
-
-
 @pytest.mark.parametrize(
     ("name", "data", "says"),
     [

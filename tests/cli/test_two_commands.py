@@ -4,7 +4,6 @@ One of them waits at a chosen request until the other has ended.
 """
 
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from tests.support.commands import Command, Ran, ended
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import FaultServer
 from tests.support.gates import Gate, nth
-from tests.support.serving import get
 
 LATER = 75
 OLD, NEW, LARGE = "CC-MAIN-2021-49", "CC-MAIN-2022-33", "CC-MAIN-2024-22"
@@ -52,7 +50,6 @@ class Two:
     server: FaultServer
 
     def keys(self, crawl: str, *patterns: str) -> list[str]:
-        """Return the sorted keys of a complete result."""
         ran = self.ask(crawl, *patterns)
         assert (ran.status, "incomplete" in ran.err) == (0, False), ran
         return found(ran)
@@ -72,7 +69,6 @@ def found(ran: Ran) -> list[str]:
 
 @pytest.fixture(scope="module")
 def harvested(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with the first crawl; to be copied."""
     home = tmp_path_factory.mktemp("harvested")
     assert Command(home / "data", str(folder), home)("harvest", "--crawl", OLD).status == 0
     return home / "data"
@@ -208,18 +204,6 @@ def test_forget_during_a_query(folder: Path, harvested: Path, tmp_path: Path) ->
         assert at.keys(OLD) == keys_of(OLD)
 
 
-def test_forget_during_a_backfill(folder: Path, harvested: Path, tmp_path: Path) -> None:
-    with two(folder, tmp_path, Gate(nth(1, f"crawl={OLD}")), harvested) as at:
-        with at.command.start("backfill", "--yes") as backfill:
-            at.gate.wait()
-            assert at.command("forget", "--crawl", OLD, "--yes").status == 0
-            at.gate.open()
-            ended(backfill)
-        assert at.command("harvest", "--crawl", NEW).status == 0
-        checked = at.command("check")
-        assert (checked.status, checked.out) == (0, ""), checked
-
-
 @pytest.mark.parametrize("derived", ["catalogue.duckdb", "tables"])
 def test_repair_deletes_nothing_without_a_lock(folder: Path, harvested: Path, tmp_path: Path, derived: str) -> None:
     """Another process may be reading it for an update."""
@@ -230,29 +214,3 @@ def test_repair_deletes_nothing_without_a_lock(folder: Path, harvested: Path, tm
         before = {*at.command.data.rglob("*")}
         ran = at.command("check", "--repair")
         assert (ran.status, before - {*at.command.data.rglob("*")}) == (74, set()), ran
-
-
-@in_soak
-def test_server_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path) -> None:
-    def requested(address: str, crawl: str) -> list[str]:
-        answer = get(address, f"/api/query?url=*&crawl={crawl}&columns=url_surtkey&limit=1000")
-        assert answer.status == 200, answer
-        return sorted(row["url_surtkey"] for row in answer.json["captures"])
-
-    with (
-        two(folder, tmp_path, Gate(nth(1, f"crawl={NEW}")), harvested) as at,
-        at.command.start("serve", "--port", "0") as server,
-    ):
-        first = next(line for line in server.stderr if not line.startswith(b"files in ")).decode()
-        address = re.search(r"http://127\.0\.0\.1:\d+", first)
-        assert address
-        with at.command.start("harvest", "--crawl", NEW) as harvest:
-            at.gate.wait()
-            assert requested(address[0], OLD) == keys_of(OLD)
-            assert get(address[0], f"/api/query?url=*&crawl={NEW}").status == 404
-            at.gate.open()
-            assert ended(harvest).status == 0
-        assert requested(address[0], NEW) == keys_of(NEW)
-        assert requested(address[0], OLD) == keys_of(OLD)
-        server.send_signal(signal.SIGINT)
-        assert server.wait(30) == 130

@@ -109,6 +109,7 @@ def test_check_repairs_a_damaged_request_and_forget_deletes_it(cat: Catalogue, c
     cat.forget(crawl)
     cat.harvest(crawl)
     assert cat.captures("*.example.com", crawls=crawl).complete
+    assert not any("not harvested" in step.why for step in next_steps(cat.session))
 
 
 def test_forget_completes_a_killed_forget(cat: Catalogue, tmp_path: Path, crawl: str) -> None:

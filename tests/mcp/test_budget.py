@@ -20,7 +20,6 @@ from catalogue.mcp_server.calls import Calls
 from catalogue.mcp_server.serve import server_of
 from catalogue.metadata_db.isolated_sql import SECONDS
 from catalogue.settings import Settings
-from tests.support.amounts import in_soak
 from tests.support.assistants import assistant_of
 from tests.support.fault_kinds import Request, seeded
 from tests.support.faults import FaultServer, Kind, always, first
@@ -101,6 +100,11 @@ async def test_refuses_before_the_first_request_if_the_price_is_known(stored: Se
         assert "1 of the 1 request of this server are left" in refused["error"]
         assert "restart catalogue mcp with a larger --max-requests" in refused["error"]
         assert source.requests == before
+    async with assistant_of(stored, max_requests=0) as assistant:  # what is stored is still answered
+        assert (await assistant.ask("crawls"))["total"] >= 3
+        assert (await assistant.ask("sql_metadata", sql="select 1"))["rows"] == [[1]]
+        refused = await assistant.refused("get_page", url="https://example.com/", crawl=[MODERN])
+        assert (refused["kind"], source.requests) == ("budget", before)
 
 
 async def test_refused_call_names_the_requests_that_it_needs(
@@ -146,18 +150,6 @@ async def test_query_that_a_limit_does_not_end_early_ends_at_its_last_request(
         assert source.requests <= before + 1
         assert refused["cost"]["requests"] == 1
         assert len((await assistant.ask("query", **asked))["captures"]) == 100
-
-
-@in_soak
-async def test_exhausted_server_still_answers_what_is_stored(stored: Settings, source: FaultServer) -> None:
-    async with assistant_of(stored, max_requests=0) as assistant:
-        before = source.requests
-        crawls = await assistant.ask("crawls")
-        assert crawls["total"] >= 3
-        assert (await assistant.ask("sql_metadata", sql="select 1"))["rows"] == [[1]]
-        refused = await assistant.refused("get_page", url="https://example.com/", crawl=[MODERN])
-        assert refused["kind"] == "budget"
-        assert source.requests == before
 
 
 async def test_cancelled_call_stops_and_the_next_one_runs(miniature: Miniature, empty: Settings) -> None:

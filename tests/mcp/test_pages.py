@@ -15,6 +15,7 @@ from catalogue.demo import Miniature
 from catalogue.mcp_server.untrusted import visible, visible_values
 from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
+from tests.mcp.test_tools import parts
 from tests.support.amounts import in_soak
 from tests.support.assistants import assistant_of, without_index
 from tests.support.crawls import CRAWL
@@ -41,35 +42,22 @@ def body_of(answer: dict[str, Any]) -> str:
 
 @in_soak
 async def test_parts_of_a_page_are_its_text_and_take_no_more_requests(stored: Settings, page_url: str) -> None:
-    parts: list[str] = []
-    requests: list[int] = []
-    offset: int | None = 0
+    asked = {"url": page_url, "crawl": [MODERN]}
     async with assistant_of(stored) as assistant:
-        while offset is not None:
-            answer = await assistant.ask("get_page", url=page_url, crawl=[MODERN], max_chars=50, offset=offset)
-            assert answer["content_offset"] == offset
-            parts.append(body_of(answer))
-            requests.append(answer["cost"]["requests"])
-            offset = answer["next_offset"]
-    assert requests[0] > 0
-    assert {*requests[1:]} == {0}
-    assert answer["content_length"] == len("".join(parts))
-    assert (answer["outcome"], answer["status"], answer["crawl"]) == ("found", 200, MODERN)
-    with catalogue.open(settings=stored) as cat:
-        page = cat.get(page_url, crawls=MODERN)
-    assert len(parts) > 2
-    assert "".join(parts) == page.text
-
-
-@in_soak
-async def test_page_has_other_forms(stored: Settings, page_url: str) -> None:
-    async with assistant_of(stored) as assistant:
+        answers = await parts(assistant, "get_page", **asked, max_chars=50)
         found = {
-            form: body_of(await assistant.ask("get_page", url=page_url, crawl=[MODERN], format=form)).strip()
+            form: body_of(await assistant.ask("get_page", **asked, format=form)).strip()
             for form in ("markdown", "links", "headers")
         }
+    texts, requests = [body_of(each) for each in answers], [each["cost"]["requests"] for each in answers]
+    assert requests[0] > 0 == max(requests[1:])
+    assert [each["content_offset"] for each in answers] == [len("".join(texts[:at])) for at in range(len(texts))]
+    assert answers[-1]["content_length"] == len("".join(texts))
+    assert (answers[-1]["outcome"], answers[-1]["status"], answers[-1]["crawl"]) == ("found", 200, MODERN)
     with catalogue.open(settings=stored) as cat:
         page = cat.get(page_url, crawls=MODERN)
+    assert len(texts) > 2
+    assert "".join(texts) == page.text
     assert found == {
         "markdown": str(page.markdown).strip(),
         "links": "\n".join(f"{link['url']} {link['text'] or ''}".strip() for link in page.links),
@@ -77,11 +65,11 @@ async def test_page_has_other_forms(stored: Settings, page_url: str) -> None:
     }
 
 
-async def test_page_cannot_forge_marks_or_hide_text(tmp_path: Path) -> None:
+async def test_page_cannot_forge_marks_or_hide_text_and_says_if_it_is_of_another_url(tmp_path: Path) -> None:
     http = f"{OK}Content-Type: text/html; charset=utf-8\r\nX-Trick: a\u202eb\r\n\r\n".encode() + HOSTILE.encode()
-    write_records(
-        tmp_path / "mirror", [(url_of("page"), TIME, http), (url_of("picture"), TIME, OK.encode() + b"\r\nx")]
-    )
+    www, www2 = "https://www.city.example/", "https://www2.city.example/"
+    other = OK.encode() + b"Content-Type: text/html\r\n\r\n<p>hello</p>"
+    write_records(tmp_path / "mirror", [(url_of("page"), TIME, http), (www, TIME, other)])
     data, settings = harvest(tmp_path / "mirror", tmp_path)
     async with assistant_of(replace(settings, data=data)) as assistant:
         answer = await assistant.ask("get_page", url=url_of("page"), crawl=[CRAWL])
@@ -95,17 +83,8 @@ async def test_page_cannot_forge_marks_or_hide_text(tmp_path: Path) -> None:
         assert again["content_nonce"] != answer["content_nonce"]
         headers = await assistant.ask("get_page", url=url_of("page"), crawl=[CRAWL], format="headers")
         assert "\u202e" not in headers["content"]
-        other = await assistant.ask("get_page", url=url_of("nothing"), crawl=[CRAWL])
-        assert other["outcome"] in {"not_archived", "not_proven"}
-
-
-@in_soak
-async def test_says_if_the_page_is_of_another_url(tmp_path: Path) -> None:
-    www, www2 = "https://www.city.example/", "https://www2.city.example/"
-    http = OK.encode() + b"Content-Type: text/html\r\n\r\n<p>hello</p>"
-    write_records(tmp_path / "mirror", [(www, TIME, http)])
-    data, settings = harvest(tmp_path / "mirror", tmp_path)
-    async with assistant_of(replace(settings, data=data)) as assistant:
+        nothing = await assistant.ask("get_page", url=url_of("nothing"), crawl=[CRAWL])
+        assert nothing["outcome"] in {"not_archived", "not_proven"}
         answer = await assistant.ask("get_page", url=www, crawl=[CRAWL])
         assert (answer["url"], answer["exact"]) == (www, True)
         answer = await assistant.ask("get_page", url=www2, crawl=[CRAWL])
@@ -143,16 +122,10 @@ async def test_says_if_the_target_of_a_redirect_is_not_archived(stored: Settings
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("plain\ttext\nwith lines", "plain\ttext\nwith lines"),
-        ("a\r\nb\rc\u2028d", "a\nb\nc\nd"),
-        ("a\x00\x1b[31mb\x7f\x9b", "a[31mb"),
-        ("\u202eabc\u2066def\u2069\u200f", "abcdef"),
-        ("zero\u200bwidth\u2060\ufeff", "zerowidth"),
-        (f"a{HIDDEN}b", "ab"),
-        (PERSIAN, PERSIAN),
-        (FAMILY, FAMILY),
-        ("a\u200cb\u200d\u200c\u200dc", "abc"),
-        ("\u2764\ufe0f", "\u2764\ufe0f"),
+        *(("plain\ttext\nwith lines", "plain\ttext\nwith lines"), ("a\r\nb\rc\u2028d", "a\nb\nc\nd")),
+        *(("a\x00\x1b[31mb\x7f\x9b", "a[31mb"), ("\u202eabc\u2066def\u2069\u200f", "abcdef")),
+        *(("zero\u200bwidth\u2060\ufeff", "zerowidth"), (f"a{HIDDEN}b", "ab"), (PERSIAN, PERSIAN), (FAMILY, FAMILY)),
+        *(("a\u200cb\u200d\u200c\u200dc", "abc"), ("\u2764\ufe0f", "\u2764\ufe0f")),
         ("broken \ud800", "broken \N{REPLACEMENT CHARACTER}"),
     ],
 )

@@ -265,24 +265,16 @@ def test_readme_is_short_and_names_every_command() -> None:
         assert f"catalogue {name}" in readme or name in {"status", "forget"}, name
 
 
-@pytest.mark.parametrize("name", catalogue.__all__)
-def test_public_names_are_documented(name: str) -> None:
-    thing = getattr(catalogue, name)
-    assert thing.__doc__
-    for member, value in vars(thing).items() if isinstance(thing, type) else ():
-        if not member.startswith("_") and callable(value):
-            assert value.__doc__, f"{name}.{member}"
-
-
-def test_documented_classes_exist() -> None:
+def test_public_names_are_documented() -> None:
+    for name in catalogue.__all__:
+        thing = getattr(catalogue, name)
+        assert thing.__doc__
+        for member, value in vars(thing).items() if isinstance(thing, type) else ():
+            assert member.startswith("_") or not callable(value) or value.__doc__, f"{name}.{member}"
     named = re.findall(r"^\.\. auto\w+:: ([\w.]+)$", text_of(ROOT / "docs/reference/python.md"), re.MULTILINE)
     assert len(named) > 20
     for name in named:
-        path = name if name.startswith("catalogue.") else f"catalogue.{name}"
-        assert resolve_name(path), name
-
-
-def test_package_lists_public_names_and_version() -> None:
+        assert resolve_name(name if name.startswith("catalogue.") else f"catalogue.{name}"), name
     assert dir(catalogue) == sorted([*catalogue.__all__, "__version__"])
     assert catalogue.__version__ == version("commoncrawl-catalogue")
 
@@ -294,9 +286,6 @@ def test_links_have_targets() -> None:
             assert link.startswith("https://") or (ROOT / link).exists(), f"{page.name}: {link}"
             checked += 1
     assert checked > 5
-
-
-# Pages that list everything of a kind; ``docs/check_site.py`` checks the built site
 
 
 def test_documents_every_setting() -> None:
@@ -343,12 +332,9 @@ def functions_of(path: str, named: re.Pattern[str] = _FUNCTION) -> set[str]:
 def test_named_tests_exist() -> None:
     named = _NAMED.findall(PROMISES)
     assert len(named) > 150
-    missing = [
-        f"{path}::{test}"
-        for path, test in named
-        if not (ROOT / path).exists() or (test and not (test.startswith("test_") and test in functions_of(path)))
-    ]
-    assert not missing
+    for path, test in named:
+        assert (ROOT / path).exists(), path
+        assert not test or (test.startswith("test_") and test in functions_of(path)), f"{path}::{test}"
 
 
 def test_every_row_names_a_test_that_make_test_runs() -> None:

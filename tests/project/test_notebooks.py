@@ -1,9 +1,8 @@
-"""The notebooks run as they stand, in a kernel whose event loop is running; they show outputs of the miniature."""
+"""The notebooks run as they stand, while an event loop is running; they show outputs of the miniature."""
 
 import ast
 import asyncio
 import json
-import os
 import re
 import runpy
 import sys
@@ -13,12 +12,11 @@ from typing import Any
 
 import nbformat
 import pytest
-from jupyter_client.manager import KernelManager
 from traitlets.config import Config
 
 import catalogue
 from catalogue.demo import Miniature
-from tests.support.amounts import in_soak
+from tests.support.amounts import in_part
 from tests.support.lakes import needs_extensions
 from tests.support.miniatures import keep_in
 
@@ -27,7 +25,6 @@ PATHS = sorted(FOLDER.glob("*.ipynb"))
 
 
 def read(path: Path) -> tuple[Any, list[Any]]:
-    """A notebook, and those of its cells that are code."""
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     return notebook, [cell for cell in notebook.cells if cell.cell_type == "code"]
 
@@ -50,44 +47,6 @@ def test_notebooks_name_no_machine_and_have_the_outputs_of_their_code(path: Path
     assert outputs
     assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
     assert not re.findall(r"/(?:home|root|tmp|work|Users|var)/\w+", json.dumps(outputs))
-
-
-@pytest.fixture(scope="module")
-def kernel(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelManager]:
-    """One for all notebooks, because its start and imports take longer than most of them. It has no setting."""
-    home = tmp_path_factory.mktemp("home")
-    keep_in(home / ".cache/catalogue", miniature)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(FOLDER.parent)}
-    manager = KernelManager()
-    manager.start_kernel(env=environment, cwd=str(home))
-    yield manager
-    manager.shutdown_kernel(now=True)
-
-
-@in_soak
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=[needs_extensions] if "ducklake" in path.stem else []) for path in PATHS],
-    ids=lambda path: path.stem,
-)
-def test_notebooks_run(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
-    from nbclient import NotebookClient
-
-    notebook, code = read(path)
-    begin = f"%reset -f\nimport os\nos.chdir({str(tmp_path)!r})\ndel os"
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(begin))  # type: ignore[no-untyped-call]
-    client = NotebookClient(notebook, km=kernel, timeout=120)
-    try:
-        client.execute()
-    finally:
-        if client.kc:
-            client.kc.stop_channels()
-    outputs = [output for cell in code for output in cell.outputs]
-    shown = [output for output in outputs if output.output_type == "execute_result"]
-    assert len(shown) >= 4
-    images = [output for output in outputs if {"image/png", "image/svg+xml"} & {*output.get("data", ())}]
-    assert images or path.stem.startswith("01")
-    assert not [output for output in outputs if output.get("name") == "stderr"]
 
 
 @pytest.fixture
@@ -113,11 +72,19 @@ def run_cells(
     shell.reset()
 
 
-def test_first_notebook_runs(run_cells: Callable[[list[str]], list[Any]]) -> None:
-    _, code = read(PATHS[0])
-    values = run_cells([cell.source for cell in code])
+@in_part(len(PATHS))
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[needs_extensions] if "ducklake" in path.stem else []) for path in PATHS],
+    ids=lambda path: path.stem,
+)
+def test_notebooks_run(
+    path: Path, run_cells: Callable[[list[str]], list[Any]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    values = run_cells([cell.source for cell in read(path)[1]])
     assert not [each for each in values if isinstance(each, BaseException)]
     assert len([each for each in values if each is not None]) >= 4
+    assert capfd.readouterr().err == ""
 
 
 CELLS = """import catalogue

@@ -14,21 +14,17 @@ NOT_FOR_USERS = {"docs", "test"}
 
 
 def listed(heading: str) -> set[str]:
-    """Return the items below a key of the recipe."""
     (block,) = re.findall(rf"^ +{heading}:\n((?:^ +- .*\n)+)", RECIPE, re.MULTILINE)
     return {line.strip().removeprefix("- ") for line in block.splitlines()}
 
 
-def test_recipe_requires_what_the_project_requires() -> None:
+def test_recipe_has_the_requirements_version_and_commands_of_the_project() -> None:
     needed = {f"python {PROJECT['requires-python']}".replace("3.11", "${{ python_min }}")}
     for requirement in PROJECT["dependencies"]:
         ((name, bound),) = re.findall(r"^([\w.-]+)(>=[\d.]+)", requirement)
         needed.add(f"{CONDA_NAMES.get(name, name)} {bound}")
     assert listed("run") == needed
     assert {each.replace(" ", "") for each in listed("host")} >= {*DECLARED["build-system"]["requires"]}
-
-
-def test_recipe_has_the_version_and_the_commands() -> None:
     assert f'\n  version: "{PROJECT["version"]}"\n  python_min: "3.11"\n' in RECIPE
     assert PROJECT["requires-python"] == ">=3.11"
     assert listed("entry_points") == {f"{name} = {function}" for name, function in PROJECT["scripts"].items()}
@@ -44,13 +40,10 @@ def test_image_is_built_from_existing_files_and_extras() -> None:
     assert extras in PROJECT["optional-dependencies"]
 
 
-def test_page_lists_all_extras() -> None:
+def test_pages_list_all_extras_and_a_reason_for_every_dependency() -> None:
     page = (ROOT / "docs/how-to/install.md").read_text(encoding="utf-8")
     extras = PROJECT["optional-dependencies"].keys() - NOT_FOR_USERS
     assert {*re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)} == extras
-
-
-def test_every_dependency_has_a_reason() -> None:
     page = (ROOT / "docs/internals/decisions.md").read_text(encoding="utf-8")
     table = page.partition("\n## Dependencies\n")[2].partition("\n## ")[0]
     listed = {name for cell in re.findall(r"^\| ([a-z].*?) \|", table, re.MULTILINE) for name in cell.split(", ")}

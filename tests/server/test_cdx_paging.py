@@ -50,19 +50,6 @@ def test_each_key_is_on_one_page(
     assert flat == sorted(flat)
 
 
-@given(INTERVALS, MARKS)
-def test_blocks_have_marks_and_a_size(intervals: tuple[KeyInterval, ...], at: list[Mark]) -> None:
-    blocks = cut(intervals, at)
-    for block in blocks:
-        inside = [mark for mark in at if covers(block.intervals, mark[0])]
-        rows = sum(following for _, following in inside)
-        assert inside or len(blocks) == 1
-        assert block.size == max(1, round(rows / BLOCK_ROWS))
-        last = max((key for key, _ in inside), default=b"")
-        assert rows - sum(following for key, following in inside if key == last) < BLOCK_ROWS
-        assert rows >= BLOCK_ROWS or block is blocks[-1]
-
-
 def runs(*keys: str, rows: int = BLOCK_ROWS) -> list[tuple[Bounds, int]]:
     return [(Bounds(low.encode(), high.encode()), rows) for low, _, high in (key.partition("-") for key in keys)]
 
