@@ -205,7 +205,7 @@ def select(session: Session, query: "Query") -> Selection:
     if session.dataset != COMMON_CRAWL:
         return Selection(tuple(_crawls_of_dataset(session, query.crawls or ("all",))), query.subsets)
     crawls, missing = select_listed(session, query.crawls or (STORED,))
-    return Selection(tuple(crawls), subsets_of(query.subsets, query.filters.status, query.patterns), missing)
+    return Selection(tuple(crawls), subsets_of(query.subsets, query.status, query.patterns), missing)
 
 
 def subsets_of(words: Sequence[str], statuses: Sequence[str], patterns: Iterable[str]) -> tuple[str, ...]:

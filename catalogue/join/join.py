@@ -180,7 +180,7 @@ class _JoinRun:
             "crawls": self._scope.selection.crawls,
             "subsets": self._scope.selection.subsets,
             "columns": self._scope.query.columns,
-            "where": [query.where, *(str(each) for each in (query.filters, query.from_, query.to))],
+            "where": [query.where, query.status, query.mime, query.lang, str(query.from_), str(query.to)],
             "index": query.index,
         }
 

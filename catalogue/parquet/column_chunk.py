@@ -7,7 +7,7 @@ of the footer.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from catalogue.errors import BadFooter, Encrypted
 from catalogue.parquet.model import (
@@ -310,7 +310,8 @@ def _read_statistics(reader: Reader) -> tuple[list[bytes | None], int | None, bo
 class LazyChunks(Mapping[str, ColumnChunk]):
     """The column chunks of a row group, each made at first use."""
 
-    def __init__(self, places: Mapping[str, int], make: Callable[[str, int], ColumnChunk]) -> None:
+    def __init__(self, places: Mapping[str, Any], make: Callable[[str, Any], ColumnChunk]) -> None:
+        """``make`` is called with a name and its value in ``places``."""
         self._places = places
         self._make = make
         self._chunks: dict[str, ColumnChunk] = {}

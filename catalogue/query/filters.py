@@ -13,7 +13,6 @@ import calendar
 import mimetypes
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from catalogue.errors import QueryError
@@ -43,34 +42,23 @@ _TWO_LETTERS = (
 """ISO 639-1 codes, and ISO 639-3 codes, which the index has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Filters in lower case; prefixes end with an asterisk."""
-
-    status: tuple[str, ...] = ()
-    mime: tuple[str, ...] = ()
-    lang: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, status: Values = None, mime: Values = None, lang: Values = None) -> "Filters":
-        return cls(statuses(status), media_types(mime), languages(lang))
-
-    def conditions(self, media_type: str = DETECTED_TYPE) -> list[str]:
-        """Return boolean expressions in SQL; ``media_type`` is the column that is compared."""
-        parts = []
-        if self.status:
-            ranges = [(each.replace("x", "0"), each.replace("x", "9")) for each in self.status if "x" in each]
-            between = [f"fetch_status BETWEEN {first} AND {last}" for first, last in ranges]
-            parts.append(_any_of("fetch_status", [each for each in self.status if "x" not in each], between))
-        if self.mime:
-            exact = [literal(each) for each in self.mime if not each.endswith("*") and each != _UNKNOWN_TYPE]
-            others = [f"starts_with({media_type}, {literal(each[:-1])})" for each in self.mime if each.endswith("*")]
-            others += [f"{media_type} IS NULL"] if _UNKNOWN_TYPE in self.mime else []
-            parts.append(_any_of(media_type, exact, others))
-        if self.lang:
-            listed = ", ".join(map(literal, self.lang))
-            parts.append(f"list_has_any(string_split(content_languages, ','), [{listed}])")
-        return parts
+def conditions(
+    status: Sequence[str], mime: Sequence[str], lang: Sequence[str], media_type: str = DETECTED_TYPE
+) -> list[str]:
+    """Return parsed filters as boolean expressions in SQL; ``media_type`` is the column that is compared."""
+    parts = []
+    if status:
+        ranges = [(each.replace("x", "0"), each.replace("x", "9")) for each in status if "x" in each]
+        between = [f"fetch_status BETWEEN {first} AND {last}" for first, last in ranges]
+        parts.append(_any_of("fetch_status", [each for each in status if "x" not in each], between))
+    if mime:
+        exact = [literal(each) for each in mime if not each.endswith("*") and each != _UNKNOWN_TYPE]
+        others = [f"starts_with({media_type}, {literal(each[:-1])})" for each in mime if each.endswith("*")]
+        others += [f"{media_type} IS NULL"] if _UNKNOWN_TYPE in mime else []
+        parts.append(_any_of(media_type, exact, others))
+    if lang:
+        parts.append(f"list_has_any(string_split(content_languages, ','), [{', '.join(map(literal, lang))}])")
+    return parts
 
 
 def statuses(values: Values) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """A query as users write it, and its resolution to keys, columns, conditions and times of a dataset."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from catalogue.errors import QueryError
 from catalogue.parquet.model import NESTED, arrow_type
 from catalogue.query.arguments import unknown_argument
 from catalogue.query.deduplicate import Distinct
-from catalogue.query.filters import Filters, Moment, Values, time_bounds
+from catalogue.query.filters import Moment, Values, time_bounds
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.parameters import PARAMETERS
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery, check_columns
@@ -56,7 +56,10 @@ class Query:
     columns: tuple[str, ...] | None = None
     """Names, or ``*`` for all; None for the default."""
     where: tuple[str, ...] = ()
-    filters: Filters = field(default_factory=Filters)
+    status: tuple[str, ...] = ()
+    mime: tuple[str, ...] = ()
+    """Prefixes end with an asterisk."""
+    lang: tuple[str, ...] = ()
     from_: Moment | None = None
     to: Moment | None = None
     limit: int | None = None
@@ -88,9 +91,7 @@ class Query:
                 is_empty = isinstance(values[each.name], tuple) and not values[each.name]
                 if is_empty and each.name not in {"subsets", "where"}:
                     raise QueryError(each.empty or f"{each.name} is empty; name a value, or leave it out")
-        values = {name: value for name, value in values.items() if value is not None}
-        filters = {name: values.pop(name) for name in ("status", "mime", "lang") if name in values}
-        return cls(**values, filters=Filters(**filters))
+        return cls(**{name: value for name, value in values.items() if value is not None})
 
 
 def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[ResolvedQuery, Distinct | None]:
@@ -119,10 +120,10 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
         distinct = _distinct(query, dataset, stored, columns)
         columns = tuple(dict.fromkeys((*columns, distinct.by, *filter(None, [distinct.time]))))
     where = where_untyped = None
-    if query.where or query.filters != Filters():
+    if query.where or query.status or query.mime or query.lang:
         from catalogue.query.where import parse_conditions
 
-        where, where_untyped = parse_conditions(query.where, query.filters, newer, dataset)
+        where, where_untyped = parse_conditions(query, newer, dataset)
     intervals = merge(interval for pattern in patterns for interval in pattern.intervals)
     resolved = ResolvedQuery(
         intervals=Intervals(intervals if query.within is None else intersect(intervals, query.within)),

@@ -8,8 +8,8 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache
-from typing import Any
+from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
@@ -19,9 +19,12 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.formatting import first_paragraph
 from catalogue.parquet.arrow_arrays import numbers, positions
-from catalogue.query.filters import DECLARED_TYPE, Filters
+from catalogue.query.filters import DECLARED_TYPE, conditions
 from catalogue.query.literals import literal
 from catalogue.query.resolved_query import Condition, Where, check_columns
+
+if TYPE_CHECKING:
+    from catalogue.query.query import Query
 
 _COMPARISONS = {
     "COMPARE_EQUAL": "=",
@@ -159,22 +162,22 @@ def matching_values(condition: Where, values: pa.Array, connection: duckdb.DuckD
     return where_positions(condition, pa.table({condition.columns[0]: values}), connection)
 
 
-def parse_conditions(
-    expressions: Sequence[str], filters: Filters, newer: pa.Schema, dataset: Dataset
-) -> tuple[Where, Where | None]:
-    """Join boolean expressions and filters by AND; see ``parse_where``.
+def parse_conditions(query: "Query", newer: pa.Schema, dataset: Dataset) -> tuple[Where, Where | None]:
+    """Join the boolean expressions and filters of a query by AND; see ``parse_where``.
 
     Returns:
         The condition, and the one for row groups without detected media types if that is another one.
     """
-    if len(expressions) > 1 or filters != Filters():
+    expressions: Sequence[str] = query.where
+    filters = partial(conditions, query.status, query.mime, query.lang)
+    if len(expressions) > 1 or filters():
         for each in expressions:
             check_expression(each)
         expressions = [f"({each}\n)" for each in expressions]
-    where = parse_where(" AND ".join([*expressions, *filters.conditions()]), newer, dataset)
-    if not filters.mime or dataset != COMMON_CRAWL:
+    where = parse_where(" AND ".join([*expressions, *filters()]), newer, dataset)
+    if not query.mime or dataset != COMMON_CRAWL:
         return where, None
-    return where, parse_where(" AND ".join([*expressions, *filters.conditions(DECLARED_TYPE)]), newer, dataset)
+    return where, parse_where(" AND ".join([*expressions, *filters(DECLARED_TYPE)]), newer, dataset)
 
 
 def check_expression(sql: str) -> None:

@@ -22,7 +22,7 @@ from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.arguments import one_of
-from catalogue.query.filters import Filters, time_bounds
+from catalogue.query.filters import languages, media_types, statuses, time_bounds
 from catalogue.query.parameters import Interface, parameters_of, with_fields
 from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
@@ -103,12 +103,12 @@ class Form:
         first, end = time_bounds(self["from"] or None, self["to"] or None)
         pairs += [("from", digits_of(first))] if first is not None else []
         pairs += [("to", digits_of(end - 1))] if end is not None else []
-        filters = Filters.of(self["status"] or None, self["mime"] or None, self["lang"] or None)
-        pairs += [("filter", _cdx_filter("status", filters.status, "x", "."))] if filters.status else []
-        pairs += [("filter", _cdx_filter("mime-detected", filters.mime, r"\*", ".*"))] if filters.mime else []
-        if filters.lang:
-            pairs.append(("filter", rf"~languages:(.*,)?({'|'.join(filters.lang)})(,.*)?$"))
-        subsets = subsets_of([self["subset"]] if self["subset"] else (), filters.status, [self["url"]])
+        status, mime = statuses(self["status"] or None), media_types(self["mime"] or None)
+        pairs += [("filter", _cdx_filter("status", status, "x", "."))] if status else []
+        pairs += [("filter", _cdx_filter("mime-detected", mime, r"\*", ".*"))] if mime else []
+        if lang := languages(self["lang"] or None):
+            pairs.append(("filter", rf"~languages:(.*,)?({'|'.join(lang)})(,.*)?$"))
+        subsets = subsets_of([self["subset"]] if self["subset"] else (), status, [self["url"]])
         if others := [subset for subset in SUBSETS if subset not in subsets]:
             pairs.append(("filter", rf"!~filename:.*/({'|'.join(others)})/.*"))
         pairs.append(("limit", str(self.limit)))

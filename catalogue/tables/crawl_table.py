@@ -89,14 +89,14 @@ class StoredFooters:
         """
         decoded: list[LazyChunks] = []
 
-        def make(name: str, _: int) -> ColumnChunk:
+        def make(name: str, _: Column) -> ColumnChunk:
             if not decoded:
                 stored = self._value(row["path"], row["version"])
                 options = {"columns": columns, "created_by": row["created_by"], "ordered": row["ordered"]}
                 decoded.append(decode_chunks(stored.data, stored.size, offset=row["footer_offset"], **options))
             return decoded[0][name]
 
-        return LazyChunks(dict.fromkeys(columns, 0), make)
+        return LazyChunks(columns, make)
 
 
 class _Keys(NamedTuple):

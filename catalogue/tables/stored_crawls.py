@@ -151,7 +151,7 @@ class StoredCrawls:
         for digest in dict.fromkeys(digest for _, crawl in sorted(state.crawls.items()) for digest in crawl.schemas):
             for name, column in decode_columns(state.schemas[digest]).items():
                 kind = kind_of(column)
-                found[name] = wider(found.get(name, kind), kind)
+                found[name] = wider(found[name], kind) if name in found else kind
         return found
 
     def _state(self, crawl: str) -> CrawlState:
