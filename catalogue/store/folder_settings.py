@@ -85,9 +85,14 @@ def document_ids(path: Path, name: str) -> list[str]:
 
 
 def stored_sources(path: Path) -> list[str]:
-    """Return the sources of the newest and of the oldest file; none if they cannot be read in time."""
-    ends = "SELECT value FROM files WHERE rowid IN (SELECT max(rowid) FROM files UNION SELECT min(rowid) FROM files)"
-    versions = [file_version_of(value) for (value,) in _rows(path, f"{ends} ORDER BY rowid DESC")]
+    """Return the sources of the newest and of the oldest file, and then of such lists of blocks.
+
+    They are left out if they cannot be read in time.
+    """
+    kinds = ("files", ""), ("documents", "WHERE key GLOB 'blocks/*'")
+    ends = "SELECT value FROM {0} WHERE rowid IN (SELECT max(rowid) FROM {0} {1} UNION SELECT min(rowid) FROM {0} {1})"
+    values = [value for kind in kinds for (value,) in _rows(path, f"{ends.format(*kind)} ORDER BY rowid DESC")]
+    versions = [file_version_of(value) for value in values]
     return list(dict.fromkeys(each.origin for each in versions if each and isinstance(each.origin, str)))
 
 

@@ -74,10 +74,11 @@ def test_python_uses_the_same_data_folder(tmp_path: Path, monkeypatch: pytest.Mo
     assert catalogue.open("given", source=tmp_path).session.settings.source == str(tmp_path)
 
 
-def test_uses_the_source_of_stored_files(command: Command, mirror: Path, crawl: str) -> None:
-    for source in (str(mirror), None):  # the second time that of the harvest
+@pytest.mark.parametrize("index", ["columnar", "cdx"])
+def test_uses_the_source_of_stored_files(command: Command, whole_mirror: Path, crawl: str, index: str) -> None:
+    for source in (str(whole_mirror), None):  # the second time that of the harvest
         given = {"CATALOGUE_SOURCE": source or ""}
-        assert command("harvest", "--crawl", crawl, **given).status == 0
+        assert command("harvest", "--crawl", crawl, "--index", index, **given).status == 0
         ran = command("query", "*.example.com", "--count", "--yes", **given)
         assert (ran.status, ran.err) == (0, "")
         assert int(ran.out)
