@@ -78,8 +78,6 @@ def in_lakes(
 
 
 class Places:
-    """A folder of small index files with a lake."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.lake = folder / "captures.ducklake"
@@ -253,24 +251,7 @@ def test_bounds_macros_and_comments_make_no_snapshot(kind: str, places: Places) 
 
 @in_part(2)
 @needs_extensions
-def test_open_readers_are_not_disturbed(kind: str, places: Places) -> None:
-    one, two = places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"])
-    places.export(one, backend=kind)
-    with opened(places.lake, places.folder) as reader:
-        count = "SELECT count(*) FROM cc.captures"
-        assert reader.execute(count).fetchall() == [(1,)]
-        under_way = reader.cursor().execute("SELECT url_surtkey FROM cc.captures")
-        places.export(one, two)
-        assert under_way.fetchall() == [("a",)]
-        # DuckDB opens SQLite files again for each query.
-        assert reader.execute(count).fetchall() == [(2 if kind == "sqlite" else 1,)]
-        assert crawls_in(places.lake).keys() == {ONE, TWO}
-    assert places.rows(count) == [(2,)]
-
-
-@in_part(2)
-@needs_extensions
-def test_keeps_tables_of_others(kind: str, places: Places) -> None:
+def test_open_readers_are_not_disturbed_and_tables_of_others_kept(kind: str, places: Places) -> None:
     one, two = places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"])
     places.export(one, backend=kind)
     with spare() as connection:
@@ -279,8 +260,17 @@ def test_keeps_tables_of_others(kind: str, places: Places) -> None:
             connection.execute(sql)
         connection.execute("CREATE TABLE w.mine AS SELECT 'a' AS url_surtkey, 'good' AS note")
         connection.execute("DETACH w")
-    assert places.export(one, two) == 1
-    assert places.rows("SELECT note FROM cc.captures JOIN cc.mine USING (url_surtkey)") == [("good",)]
+    with opened(places.lake, places.folder) as reader:
+        count = "SELECT count(*) FROM cc.captures"
+        assert reader.execute(count).fetchall() == [(1,)]
+        under_way = reader.cursor().execute("SELECT url_surtkey FROM cc.captures")
+        assert places.export(one, two) == 1
+        assert under_way.fetchall() == [("a",)]
+        # DuckDB opens SQLite files again for each query.
+        assert reader.execute(count).fetchall() == [(2 if kind == "sqlite" else 1,)]
+        assert crawls_in(places.lake).keys() == {ONE, TWO}
+    mine = "SELECT note FROM cc.captures JOIN cc.mine USING (url_surtkey)"
+    assert places.answers(count, mine) == [[(2,)], [("good",)]]
 
 
 FOREIGN: dict[str, list[str]] = {
@@ -310,15 +300,7 @@ def test_refuses_files_that_are_not_its_lakes(kind: str, tmp_path: Path) -> None
     assert {each.name for each in tmp_path.iterdir()} - names <= {"other.lock"}
 
 
-def test_missing_table_is_an_error(places: Places) -> None:
-    places.export(backend="sqlite")
-    with closing(sqlite3.connect(places.lake)) as spoilt:
-        spoilt.execute("DROP TABLE ducklake_file_partition_value")
-    with pytest.raises(DiskFailed, match=f"{places.lake.name} cannot be read: no such table"):
-        crawls_in(places.lake)
-
-
-def test_refuses_invalid_paths_backends_and_versions(places: Places, tmp_path: Path) -> None:
+def test_refuses_invalid_paths_backends_versions_and_tables(places: Places, tmp_path: Path) -> None:
     for folder in (tmp_path, Path(), Path("/")):
         with pytest.raises(QueryError, match="is a folder"):
             export_lake(folder, [], [], data_path="/", backend=None)
@@ -327,13 +309,16 @@ def test_refuses_invalid_paths_backends_and_versions(places: Places, tmp_path: P
         export_lake(tmp_path / "other", [], [], data_path="/", backend=None)
     with pytest.raises(QueryError, match="there is no folder"):
         export_lake(tmp_path / "no" / "lake", [], [], data_path="/", backend=None)
+    with FileLock(f"{places.lake}.lock"), pytest.raises(StoreLocked, match="another process writes to"):
+        places.export()
     places.export(backend="sqlite")
     with pytest.raises(QueryError, match="of the backend sqlite"):
         places.export(backend="duckdb")
-    later = sqlite3.connect(places.lake)
-    with later:
-        later.execute("UPDATE ducklake_metadata SET \"value\" = '1.1' WHERE \"key\" = 'version'")
-    later.close()
+    with closing(sqlite3.connect(places.lake, isolation_level=None)) as other:
+        other.execute("DROP TABLE ducklake_file_partition_value")
+        with pytest.raises(DiskFailed, match=f"{places.lake.name} cannot be read: no such table"):
+            crawls_in(places.lake)
+        other.execute("UPDATE ducklake_metadata SET \"value\" = '1.1' WHERE \"key\" = 'version'")
     with pytest.raises(QueryError, match=r"version 1\.1"):
         places.export()
 
@@ -354,11 +339,6 @@ def test_accepts_question_marks_in_the_path(kind: str, places: Places) -> None:
     places.export(places.file(ONE, 0, ["a"]), backend=kind)
     places.export(places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"]))
     assert places.rows("SELECT url_surtkey FROM cc.captures ORDER BY ALL") == [("a",), ("b",)]
-
-
-def test_refuses_two_exports_at_once(places: Places) -> None:
-    with FileLock(f"{places.lake}.lock"), pytest.raises(StoreLocked, match="another process writes to"):
-        places.export()
 
 
 @in_part(2)

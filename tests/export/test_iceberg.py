@@ -1,7 +1,6 @@
 """Iceberg tables read by pyiceberg and DuckDB, compared with all rows of all files."""
 
 import gzip
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -226,14 +225,3 @@ def test_leaves_out_columns_without_an_iceberg_type(tmp_path: Path) -> None:
     assert sorted(found["url_surtkey"].to_pylist()) == ["a)/x", "b)/x"]
     assert set(found["crawl"].to_pylist()) == {"CC-MAIN-2026-30"}
     assert "score" not in table.schema().column_names
-
-
-def test_properties_report_missing_files(files: list[LakeFile], tmp_path: Path) -> None:
-    metadata = plain(export(tmp_path, files, "https://example.com/", ["half of it"])).metadata
-    snapshot = metadata.current_snapshot()
-    assert snapshot is not None
-    assert snapshot.summary is not None
-    assert json.loads(metadata.properties["catalogue.missing"]) == ["half of it"]
-    assert json.loads(snapshot.summary["catalogue.missing"] or "") == ["half of it"]
-    whole = plain(export(tmp_path, files, "https://example.com/")).metadata
-    assert "catalogue.missing" not in whole.properties

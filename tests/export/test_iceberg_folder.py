@@ -65,7 +65,7 @@ def test_new_snapshot_reuses_unchanged_manifests(files: list[LakeFile], tmp_path
     assert paths(plain(path)) == {file.path for file in files}
 
 
-def test_writes_nothing_without_changes(files: list[LakeFile], tmp_path: Path) -> None:
+def test_writes_nothing_without_changes_and_reports_missing_files(files: list[LakeFile], tmp_path: Path) -> None:
     first = export(tmp_path / "table", files, LOCATION)
     before = all_in(tmp_path)
     assert export(tmp_path / "table", files, LOCATION) == first
@@ -73,6 +73,10 @@ def test_writes_nothing_without_changes(files: list[LakeFile], tmp_path: Path) -
     export(tmp_path / "table", files, "s3a://elsewhere/")
     found = {task.file.file_path for task in plain(tmp_path / "table").scan().plan_files()}
     assert found == {f"s3a://elsewhere/{file.path}" for file in files}
+    partial = plain(export(tmp_path / "table", files, LOCATION, ["half of it"])).metadata
+    for noted in (partial.properties, partial.current_snapshot().summary):
+        assert json.loads(noted["catalogue.missing"]) == ["half of it"]
+    assert "catalogue.missing" not in plain(export(tmp_path / "table", files, LOCATION)).metadata.properties
 
 
 def test_columns_keep_their_field_ids(files: list[LakeFile], tmp_path: Path) -> None:

@@ -27,27 +27,17 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def command(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
-    """The command line with a writable data folder."""
     return Command(Path(shutil.copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
 
 
-@pytest.fixture(scope="module")
-def exported(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with a lake of all stored files."""
-    data = Path(shutil.copytree(untaught_data, tmp_path_factory.mktemp("exported") / "data"))
-    with catalogue.open(data, settings=settings) as cat:
-        cat.export_ducklake()
-    return data
-
-
 @pytest.fixture
-def with_lake(exported: Path, mirror: Path, tmp_path: Path) -> Command:
-    """The command line with a lake."""
-    return Command(Path(shutil.copytree(exported, tmp_path / "data")), str(mirror), tmp_path)
+def with_lake(command: Command, settings: Settings) -> Command:
+    with catalogue.open(command.data, settings=settings) as cat:
+        cat.export_ducklake()
+    return command
 
 
 def in_shell(command: Command, script: str, **environment: str) -> Ran:
-    """Run a script in the shell."""
     given = f".mode csv\n.headers off\n{script}\n"
     if not environment:
         with Forked(["sql"], command.environment(), command.home, given=given.encode()) as process:
@@ -66,14 +56,6 @@ def in_shell(command: Command, script: str, **environment: str) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def forget_a_file(data: Path) -> str:
-    """Delete a footer; return its crawl."""
-    with Store(data / "footers.sqlite") as store:
-        path = store.keys("files")[0]
-        store.delete("files", [path])
-    return path.partition("crawl=")[2].partition("/")[0]
-
-
 def hidden(folder: Path) -> str:
     """Write a folder of packages that hide the wheels of the extensions."""
     for name in ("ducklake", "sqlite_scanner", "httpfs"):
@@ -83,23 +65,17 @@ def hidden(folder: Path) -> str:
     return str(folder)
 
 
-@in_soak
-def test_export_reports_what_was_written(command: Command) -> None:
-    ran = command("export", "ducklake", "--json")
-    assert ran.status == 0, ran.err
-    report = ran.json()
-    assert report["complete"]
-    assert Path(report["place"]) == command.data / "captures.ducklake"
-    newest = report["crawls"][0]
-    ran = command("export", "ducklake", "other.ducklake", "--crawl", newest, "--backend", "duckdb")
-    assert (ran.status, ran.out) == (0, "")
-    assert "of 1 crawl" in ran.err
-    assert (command.home / "other.ducklake").exists()
-
-
 @needs_extensions
 def test_incomplete_lake_is_reported_everywhere(command: Command, settings: Settings) -> None:
-    crawl = forget_a_file(command.data)
+    report = command("export", "ducklake", "--json").json()
+    assert (report["complete"], Path(report["place"])) == (True, command.data / "captures.ducklake")
+    ran = command("export", "ducklake", "other.ducklake", "--crawl", report["crawls"][0], "--backend", "duckdb")
+    assert (ran.status, ran.out, "of 1 crawl" in ran.err) == (0, "", True)
+    assert (command.home / "other.ducklake").exists()
+    with Store(command.data / "footers.sqlite") as store:
+        path = store.keys("files")[0]
+        store.delete("files", [path])
+    crawl = path.partition("crawl=")[2].partition("/")[0]
     missing, count = f"files of {crawl}", "select count(*) as n from cc.captures"
     ran = command("export", "ducklake")
     assert ran.status == 1

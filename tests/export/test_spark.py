@@ -23,7 +23,6 @@ pytestmark = pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} does
 
 
 def by_spark(mirror: Path, requested: list[dict[str, Any]]) -> list[Any]:
-    """Run queries in Spark, in every time zone."""
     words = {"zones": ZONES, "questions": requested, "jars": os.environ.get(JARS, "")}
     words["base"] = str(mirror / "cc-index/table/cc-main/warc")
     script = Path(__file__).parents[1] / "support" / "spark_sums.py"

@@ -69,6 +69,9 @@ def run_cells(
         return [each.error_before_exec or each.error_in_exec or each.result for each in done]
 
     yield lambda sources: asyncio.run(run(sources))
+    for each in [*shell.user_ns.values()]:
+        if isinstance(each, catalogue.Catalogue):
+            each.close()
     shell.reset()
 
 
