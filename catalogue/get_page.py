@@ -291,7 +291,6 @@ class _Search:
             self.empty.append(crawl)
 
     def check(self, planned: Priced, crawl: str, *, only_exact: bool) -> None:
-        """Ask for approval if a plan and the record take more requests than are allowed."""
         spent, received = self.spent()
         requests = spent + planned.requests + 1
         if requests > self.allowed:

@@ -202,7 +202,6 @@ def select_subsets(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _age(crawl: str) -> tuple[str, str]:
-    """Return the sort key of a crawl: year and the rest of its name, whatever the prefix."""
     if not _NAME.fullmatch(crawl):
         return ("", crawl)
     year, _, rest = crawl.split("-", 2)[2].partition("-")

@@ -72,7 +72,6 @@ class FooterIO(PyArrowFileIO):
     """Reads stored data files from the source in the stored version, in many threads; pyiceberg reads all others."""
 
     def __init__(self, store: Store, source: Source, location: str) -> None:
-        """Prepare; ``location`` is the address of the files in the table, with a slash at its end."""
         super().__init__()
         self._store = store
         self._source = source

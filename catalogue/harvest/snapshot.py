@@ -270,7 +270,6 @@ def _fetch(place: PoliteSource, file: SnapshotFile, path: Path) -> None:
 
 
 def _pull_file(session: Session, place: PoliteSource, file: SnapshotFile, compare: int, pulled: Pulled) -> bool:
-    """Check and store a file, completely or not at all; return whether it is new."""
     store, path, note = session.create_store(), session.data / "pulling.part", f"snapshots/{file.crawl}/{file.sha256}"
     if store.get("documents", note):
         return False
@@ -335,7 +334,6 @@ def _check_entry(crawl: str, entry: Entry, last: str) -> None:
 
 
 def _rows(crawl: str, path: Path, store: Store, source: str) -> Iterator[tuple[str, str, bytes]]:
-    """Yield what to store of a checked file, attributed to the source with which it was compared."""
     for key, given, indexes in read_entries(path):
         etag = given.etag if canonical(given.source) == canonical(source) else None  # another source's has no meaning
         stored = replace(given, source=source, etag=etag, note="")

@@ -230,7 +230,6 @@ class _JoinRun:
         return JoinEstimate(about["rows"], about["patterns"], tuple(prices), requests, received, seconds)
 
     def run(self, folder: Path, output: Path, agree: Callable[[JoinEstimate], None] | None, most: float) -> Joined:
-        """Do what is left if its cost is agreed to, with at most ``most`` bytes; ``output`` may be ``folder``."""
         is_file, spent, next_bytes = output != folder, self._session.spending(), 0
         ledger, parts = self._ledger, self._work / _PARTS if is_file or self._kind.collect else folder
         crawls = self._scope.selection.crawls
@@ -284,7 +283,6 @@ class _JoinRun:
         return (*self._scope.selection.missing, *dict.fromkeys(found))
 
     def _read(self, parts: Path, most: float) -> int:
-        """Read the slices that are left; return the bytes of the first one that exceeds ``most``."""
         at = Progress("reading", len(self._slices), 0)
         start = self._session.bytes
         for each in self._slices:

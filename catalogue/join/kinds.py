@@ -120,7 +120,6 @@ def _times(values: np.ndarray, unknown: int, kind: pa.DataType) -> pa.Array:
 
 
 def _codes(values: pa.ChunkedArray) -> np.ndarray:
-    """Return a number for each value, in the order of the values; -1 for null."""
     encoded = values.combine_chunks().dictionary_encode()
     order = integers(pc.sort_indices(encoded.dictionary)).astype(np.int64)
     ranks = np.empty(len(order) + 1, np.int64)

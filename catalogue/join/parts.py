@@ -99,7 +99,6 @@ def write_part(kind: Kind, captures: "Captures", lookups: Lookups, keys: JoinKey
 
 
 def _numbered(batches: Iterable[pa.RecordBatch], key: str, lookups: Lookups) -> Iterator[pa.RecordBatch]:
-    """Yield rows once for each pattern that their ``key`` matches, whose number is the first column."""
     for batch in batches:
         rows, patterns = lookups.find(batch.column(key).cast(pa.binary()))
         chosen = batch if np.array_equal(rows, np.arange(len(batch))) else batch.take(positions(rows))

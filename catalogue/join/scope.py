@@ -38,12 +38,6 @@ class JoinScope:
     """What a join reads."""
 
     def __init__(self, session: Session, query: Query, kind: Kind, sizes: Sizes) -> None:
-        """Resolve crawls, columns and filters of a query.
-
-        Raises:
-            QueryError: if they are invalid.
-            NotHarvested: if nothing is stored and no crawl is named.
-        """
         if session.dataset != COMMON_CRAWL:
             raise QueryError(f"a join needs crawls, which {session.dataset.name} does not have")
         self._session, self._kind, self._index = session, kind, query.index

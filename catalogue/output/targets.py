@@ -72,7 +72,6 @@ class RemoteTarget:
     """A folder of a store that fsspec can write to, with the same methods; all raise ``OutputFailed``."""
 
     def __init__(self, files: Any, url: str, root: str, staging: Path) -> None:  # noqa: ANN401 - of an extra
-        """Set fsspec's file system, the folder's URL and path in it, and a local folder for this output alone."""
         self._files = files
         self._url = url
         self._root = root

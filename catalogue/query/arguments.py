@@ -135,7 +135,6 @@ def column_name(given: str) -> str:
 
 
 def _kinds(annotation: str) -> tuple[str, ...]:
-    """Return the parts of an annotation, or nothing if one of them is not checked."""
     parts = re.sub(r"Callable\[\[.*?\], .*?\](?= \||$)", "Callable", annotation).split(" | ")
     return tuple(parts) if _VALID.keys() >= {*parts} else ()
 

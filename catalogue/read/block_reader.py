@@ -160,7 +160,6 @@ def _matching(
 
 
 def _found(blocks: Iterable[Block], intervals: KeyIntervals, least: int) -> Iterator[tuple[Block, list[FoundLines]]]:
-    """Yield the lines of consecutive blocks, at least ``least`` bytes together, with the last block."""
     found: list[FoundLines] = []
     for block in blocks:
         found += block.find(intervals)

@@ -57,13 +57,7 @@ class KnownCrawls:
     def find(self, session: Session, name: str, *, may_be_unlisted: bool = False) -> Crawl:
         """Return a crawl; ``latest`` is the newest listed one.
 
-        Args:
-            session: for the list of crawls.
-            name: of the crawl.
-            may_be_unlisted: whether any name of a valid form is accepted, for a query by which the source decides.
-
-        Raises:
-            UnknownCrawl: if there is no such crawl.
+        With ``may_be_unlisted``, any valid name is accepted, and the source decides.
         """
         crawls = self.get(session)
         if name == "latest":

@@ -22,7 +22,6 @@ class Memory:
     """
 
     def __init__(self, limit: int = MEMORY) -> None:
-        """Keep values up to this size; a value larger than a quarter of it is not kept."""
         self._limit = limit
         self._values: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
         self._lock = Lock()

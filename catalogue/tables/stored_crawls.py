@@ -287,7 +287,6 @@ class StoredCrawls:
         return {subset: each for subset, each in groups.items() if each}
 
     def _bounds(self, crawl: str, subset: str, *others: str) -> Iterator[tuple[Any, ...]]:
-        """Yield least key, greatest key, number of rows and other values of each row group of a subset."""
         table = self.table(crawl)
         columns = table.columns(subset, ("min_key", "max_key", "num_rows", *others)).columns if table else ()
         rows = zip(*(column.to_pylist() for column in columns), strict=True)

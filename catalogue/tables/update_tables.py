@@ -197,7 +197,6 @@ class _Update:
         return write_values(values_path(self._folder, crawl), collect_values(pages, self._dataset))
 
     def _by_crawl(self, rows: Mapping[str, int]) -> dict[str, dict[str, int]]:
-        """Return keys, which begin with paths, with the numbers of their rows by crawl."""
         found: dict[str, dict[str, int]] = {}
         for key, row in rows.items():
             folder = key.rpartition("/")[0]
@@ -213,7 +212,6 @@ class _Update:
         return dict(Counter(file.subset for path in paths if (file := self._dataset.file(path))))
 
     def _listed(self) -> dict[str, tuple[int, dict[str, int]]]:
-        """Return row of the manifest, and numbers of listed files by subset, by crawl."""
         if self._dataset != COMMON_CRAWL:
             found = listed_files(self._store, self._dataset)
             return {crawl: (0, dict(Counter(file.subset for file in files))) for crawl, files in found.items()}
