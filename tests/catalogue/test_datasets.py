@@ -16,7 +16,7 @@ from catalogue import QueryError
 from catalogue.errors import BadManifest, NotHarvested
 from catalogue.selection import crawl_list
 from catalogue.surt import Keys, covers, parse_key_pattern
-from tests.support.amounts import EXAMPLES, in_soak
+from tests.support.amounts import EXAMPLES
 from tests.support.commands import Command
 from tests.support.hosts import CRAWLS, host_keys, host_tables, opened
 
@@ -96,20 +96,6 @@ def test_orders_by_key_and_crawl(tmp_path: Path, hosts: tuple[Path, pa.Table], s
         assert found.column("crawl").to_pylist() == requested.column("crawl").to_pylist()
         latest = cat.captures("*", crawls="latest").to_arrow()
         assert set(latest.column("crawl").to_pylist()) == {CRAWLS[1]}
-
-
-@in_soak
-def test_views_use_the_key_of_the_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table], stored: Path) -> None:
-    with opened(copytree(stored, tmp_path / "data"), hosts[0]) as cat:
-        cat.harvest(pages=True)
-        least = cat.sql("SELECT min(min_surt_host_name) FROM row_groups").fetchall()
-        assert least == [(min(hosts[1].column("surt_host_name").to_pylist()),)]
-        assert "max_surt_host_name" in cat.pages().columns
-        assert set(cat.pages(CRAWLS[0]).path.str[-9:]) == {"0.parquet", "2.parquet"}
-        assert cat.coverage()[["crawl", "files_harvested"]].to_dict("list") == {
-            "crawl": CRAWLS[::-1],
-            "files_harvested": [3, 3],
-        }
 
 
 def test_accepts_any_name_of_the_key_column(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copytree
 from typing import Any
-from urllib.parse import urlencode
 
 import pyarrow as pa
 import pytest
@@ -23,7 +22,6 @@ from tests.support.amounts import COMPLETE, EXAMPLES, in_part
 from tests.support.commands import Command
 from tests.support.mirrors import index_paths, whole_table
 from tests.support.read_only import read_only
-from tests.support.serving import get, serving
 
 ONLY_COLUMNAR = "url_host_name"
 """A column that lines of the CDX index do not have."""
@@ -230,29 +228,6 @@ def without_cost(text: str) -> object:
 
 
 COST = {"requests", "bytes", "seconds"}
-
-
-@in_part(3)
-@pytest.mark.parametrize("name", ["footers of pages", "interrupted harvest", "lists"])
-def test_servers_and_scans_answer_as_queries_do(states: States, whole_mirror: Path, tmp_path: Path, name: str) -> None:
-    questions: list[tuple[str, dict[str, str]]] = [
-        ("*.example.com", {"status": "3xx"}),
-        ("*.org", {"subset": "all", "mime": "text/html"}),
-    ]
-    cat = states.opened[name]
-    own = Settings(source=str(whole_mirror), cache=tmp_path / "cache")
-    with serving(copytree(cat.session.data, tmp_path / name), own) as address:
-        for url, words in questions:
-            named: dict[str, Any] = {"subsets" if word == "subset" else word: value for word, value in words.items()}
-            expected = states.opened["all footers"].captures(url, crawls="latest", columns=["url"], **named)
-            urls = expected.to_arrow().column("url").to_pylist()
-            assert urls
-            frame = cat.scan(url, crawls="latest", **named).select("url").collect()
-            assert sorted(frame["url"]) == sorted(urls)
-            query = urlencode({"url": url, **words, "crawl": "latest", "columns": "url", "limit": 10_000})
-            answer = get(address, f"/api/query?{query}").json
-            assert (answer["complete"], answer["missing"]) == (True, [])
-            assert [row["url"] for row in answer["captures"]] == urls
 
 
 INDEXES = "cc-index/collections/*/indexes"
