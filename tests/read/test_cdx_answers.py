@@ -18,7 +18,7 @@ from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.lines import COLUMNS, lines_of
 from catalogue.errors import BadCdx, FileChanged, NotFound, NotHarvested, QueryError
 from catalogue.settings import Settings
-from tests.support.amounts import in_part, in_soak
+from tests.support.amounts import in_part
 from tests.support.block_lists import CRAWL, write_list
 from tests.support.cdx_indexes import make_index, read_index, replace_index
 from tests.support.commands import Command
@@ -108,31 +108,6 @@ def test_many_urls_read_each_block_once(columnar: Catalogue, newest: str) -> Non
         assert extent.start >= ends.get(path, 0)
         ends[path] = extent.end
     assert len(read) == other.plan.requests
-
-
-@in_soak
-def test_blocks_are_read_by_several_requests_where_requests_are_not_limited(
-    columnar: Catalogue, newest: str, tmp_path: Path
-) -> None:
-    (batch,) = (
-        columnar.captures("*.com", crawls=newest, columns=READ, ordered=True, subsets="all").to_arrow().to_batches()
-    )
-    replace_index(tmp_path / "mirror", make_index(newest, lines_of(batch)))
-    with FaultServer(tmp_path / "mirror") as server:
-        answers, requests = [], []
-        for rate in (None, 1000.0):
-            settings = Settings(source=server.url, cache_size=0, rate=rate, bandwidth=10_000, latency=0.01)
-            with catalogue.open(tmp_path / f"data-{rate}", settings=settings) as cat:
-                cat.harvest(newest, index="cdx")
-                found = cat.captures("*.com", crawls=newest, index="cdx", subsets="all")
-                server.reset()
-                answers.append(found.to_arrow())
-                assert len(server.log) == found.plan.requests
-                requests.append([(request.path, request.headers["range"]) for request in server.log])
-                some = cat.captures("*.com", crawls=newest, index="cdx", limit=1, subsets="all").plan
-                assert some.requests == len({path for path, _ in requests[-1]})  # one after another
-        assert answers[0] == answers[1]
-        assert len(requests[0]) > len(requests[1]) == len({path for path, _ in requests[1]})
 
 
 def test_first_question_needs_nothing_stored(small_mirror: Path, newest: str, tmp_path: Path) -> None:

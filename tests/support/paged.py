@@ -20,7 +20,6 @@ from catalogue.parquet.thrift import (
     I32,
     LIST,
     STRUCT,
-    Reader,
     encode_struct,
 )
 from tests.support.footers import write
@@ -127,13 +126,6 @@ OTHER_KINDS: dict[str, tuple[int, bytes]] = {
     "a list": (LIST, b"\x25\x02\x04"),
     "an empty list": (LIST, b"\x05"),
 }
-
-
-def header_bytes(each: Part, page: int) -> tuple[bytes, bytes]:
-    start, end = each.located.offsets[page : page + 2]
-    reader = Reader(each.data, start)
-    reader.struct()
-    return each.data[start : reader.position], each.data[reader.position : end]
 
 
 def header(kind: int, details: dict[int, list[tuple[int, int, int]]], stored: int = 20) -> bytes:
