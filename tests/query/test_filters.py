@@ -12,7 +12,7 @@ from tests.cli.test_cli import sentence
 from tests.support.amounts import in_part
 from tests.support.commands import Command
 from tests.support.serving import get
-from tests.support.web_pages import page, rows, search, serving_site
+from tests.support.web_pages import page, search, serving_site
 
 site = pytest.fixture(scope="module")(serving_site)
 
@@ -47,24 +47,6 @@ def test_parses_filters(harvested: Catalogue, filters: dict[str, Any], where: st
     found = urls(harvested.captures(SITE, columns="url", subsets="all", **filters))
     assert found == urls(harvested.captures(SITE, columns="url", subsets="all", where=where))
     assert 0 < len(found) < harvested.captures(SITE, subsets="all").count()
-
-
-@in_part(2)
-@pytest.mark.parametrize(
-    "filters",
-    [{"status": "3xx,404", "mime": "text/*"}, {"status": "200", "mime": "text/html,image/", "lang": "eng,deu"}],
-)
-def test_all_interfaces_return_the_same(
-    site: str, asking: Command, harvested: Catalogue, crawl: str, filters: dict[str, str]
-) -> None:
-    expected = urls(harvested.captures(SITE, crawls=crawl, columns="url", subsets="all", **dict[str, Any](filters)))
-    assert expected
-    options = [word for name, value in filters.items() for each in value.split(",") for word in (f"--{name}", each)]
-    ran = asking("query", SITE, "--crawl", crawl, *options, "--columns", "url", "--format", "jsonl")
-    assert sorted(row["url"] for row in ran.json_lines()) == expected
-    answer = get(site, f"/api/query?{urlencode({'url': SITE, 'crawl': crawl, 'limit': 10_000} | filters)}")
-    assert sorted(row["url"] for row in answer.json["captures"]) == expected
-    assert sorted(row[1] for row in rows(page(search(site, url=SITE, crawl=crawl, limit=1000, **filters)))) == expected
 
 
 @pytest.mark.parametrize(
