@@ -1,7 +1,6 @@
 """Page indexes compared with the pages, and pages of given rows."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -24,7 +23,7 @@ from catalogue.parquet.page_index import (
 )
 from catalogue.source.byte_ranges import ByteRange
 from tests.support.footers import write
-from tests.support.mirrors import index_paths, read_footer
+from tests.support.mirrors import index_paths
 from tests.support.page_indexes import encode_column_index, encode_offset_index, located_by_headers
 from tests.support.paged import FEW, KEY, PLAIN, overall_of, pages_of, part, parts, written
 
@@ -68,62 +67,23 @@ def test_which_pages_need_the_dictionary(page: str) -> None:
     assert 1 < sum(needed[KEY]) < 12
 
 
-def held_pages(path_or_bytes: Path | bytes) -> Iterator[tuple[str, str, ColumnIndex, list[list[bytes]]]]:
-    """Of each chunk of texts: the file's writer, the column, its index, and the values of each page."""
-    data = path_or_bytes if isinstance(path_or_bytes, bytes) else path_or_bytes.read_bytes()
-    footer, file = read_footer(data), pq.ParquetFile(pa.BufferReader(data))
-    for each in parts(data):
-        name = each.chunk.column.name
-        if each.chunk.column_index and each.chunk.column.physical_type == "BYTE_ARRAY":
-            index = decode_column_index(each.column_index, each.chunk, each.located)
-            values = file.read_row_group(each.row_group, [name])[name].cast(pa.binary()).to_pylist()
-            rows = (each.located.rows(range(page, page + 1)) for page in range(len(each.located)))
-            yield footer.created_by, name, index, [values[run.start : run.stop] for run in rows]
-
-
-def check_bounds(index: ColumnIndex, pages: Sequence[Sequence[bytes | None]]) -> Counter[str]:
-    """Every value lies within the bounds of its page, and nulls are counted; gives how many bounds were cut."""
-    found: Counter[str] = Counter()
-    for number, (bounds, stored) in enumerate(zip(index.bounds, pages, strict=True)):
-        values = [value for value in stored if value is not None]
-        assert index.null_counts is None or index.null_counts[number] == len(stored) - len(values)
-        assert (bounds is None) == (not values)
-        found["pages"] += 1
-        if bounds:
-            assert bounds.min <= min(values) <= max(values) <= bounds.max
-            found["cut"] += bounds.min != min(values)
-            found["incremented"] += bounds.max != max(values)
-        else:
-            found["null"] += 1
-    overall = overall_of(index)
-    assert (overall is None) == all(bounds is None for bounds in index.bounds)
-    if overall:
-        every = [value for stored in pages for value in stored if value is not None]
-        assert overall.min <= min(every) <= max(every) <= overall.max
-    return found
-
-
-def test_no_value_lies_outside_the_bounds_of_its_page(mirror: Path) -> None:
-    found: Counter[str] = Counter()
-    for path in index_paths(mirror):
-        for writer, _, index, pages in held_pages(path):
-            counts = check_bounds(index, pages)
-            found.update(counts)
-            found.update({f"{kind} by parquet-mr": counts[kind] for kind in counts if "parquet-mr" in writer})
-    assert found["pages"] > 400
-    assert found["null"] > 10
-    if found["pages by parquet-mr"]:
-        assert found["cut by parquet-mr"] > 20
-        assert found["incremented by parquet-mr"] > 20
-
-
 @pytest.mark.parametrize("page", ["1.0", "2.0"])
 def test_bounds_of_pyarrow(page: str) -> None:
-    nulls = {}
-    for _, name, index, pages in held_pages(written(data_page_version=page)):
-        nulls[name] = check_bounds(index, pages)["null"]
+    data, pages_of_nulls = written(data_page_version=page), {}
+    file = pq.ParquetFile(pa.BufferReader(data))
+    for each in parts(data):
+        name, index = each.chunk.column.name, decode_column_index(each.column_index, each.chunk, each.located)
+        values = file.read_row_group(each.row_group, [name])[name].cast(pa.binary())
+        for number, bounds in enumerate(index.bounds):
+            run = each.located.rows(range(number, number + 1))
+            stored = values.slice(run.start, len(run))
+            known = stored.drop_null().to_pylist()
+            assert index.null_counts is None or index.null_counts[number] == stored.null_count
+            assert (bounds is None) == (not known)
+            assert bounds is None or bounds.min <= min(known) <= max(known) <= bounds.max
+        pages_of_nulls[name] = index.bounds.count(None)
         assert name != PLAIN or index.null_counts == (0,) * 13
-    assert nulls == {KEY: 2, PLAIN: 0, FEW: 4}
+    assert pages_of_nulls == {KEY: 2, PLAIN: 0, FEW: 4}
 
 
 def test_chunk_of_nulls() -> None:

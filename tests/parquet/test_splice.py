@@ -4,10 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,9 +14,9 @@ from catalogue.parquet.model import ColumnChunk, Footer
 from catalogue.parquet.page_headers import page_header
 from catalogue.parquet.page_index import OffsetIndex, decode_offset_index
 from catalogue.parquet.splice import ChunkPages, splice
-from tests.support.amounts import in_part, in_soak
+from tests.support.amounts import in_part
 from tests.support.footers import write
-from tests.support.mirrors import index_paths, read_footer
+from tests.support.mirrors import read_footer
 from tests.support.page_indexes import located_by_headers
 from tests.support.spliced import ROWS, groups, read, spliced, wide_table
 
@@ -90,9 +88,7 @@ def picked(
     return file
 
 
-def check_selections(
-    compared: Counter[str], data: bytes, footer: Footer, chunk: ColumnChunk, values: pa.Array, **options: Any
-) -> None:
+def check_selections(compared: Counter[str], data: bytes, footer: Footer, chunk: ColumnChunk, values: pa.Array) -> None:
     """Compare every choice of pages of a chunk with the same rows of the whole."""
     index, coded = located(data, chunk, len(values)), chunk.dictionary_coded
     for page in range(len(index)):
@@ -100,7 +96,7 @@ def check_selections(
         assert coded is None or needed == (page < coded)
     for pages in selections(len(index)):
         dictionary = chunk.range.start < index.offsets[0] and (coded is None or pages[0] < coded)
-        found = read(picked(data, footer, chunk, index, pages, dictionary=dictionary), **options)
+        found = read(picked(data, footer, chunk, index, pages, dictionary=dictionary))
         assert found.type == values.type
         runs = [index.rows(range(page, page + 1)) for page in pages]
         expected = pa.chunked_array([values.slice(run.start, len(run)) for run in runs], values.type)
@@ -110,14 +106,14 @@ def check_selections(
         compared["without the dictionary of their chunk"] += not dictionary and chunk.range.start < index.offsets[0]
 
 
-def check_pages_of(data: bytes, row_groups: slice = slice(None), /, **options: Any) -> Counter[str]:
-    """Compare every choice of pages of every chunk of a file, or of some of its row groups."""
+def check_pages_of(data: bytes) -> Counter[str]:
+    """Compare every choice of pages of every chunk of a file."""
     compared, footer = Counter[str](), read_footer(data)
-    whole = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, **options)
-    for group in footer.row_groups[row_groups]:
+    whole = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+    for group in footer.row_groups:
         expected = whole.read_row_group(group.ordinal, use_threads=False)
         for name, chunk in group.chunks.items():
-            check_selections(compared, data, footer, chunk, expected[name].combine_chunks(), **options)
+            check_selections(compared, data, footer, chunk, expected[name].combine_chunks())
     return compared
 
 
@@ -148,20 +144,6 @@ def test_every_kind_of_column(wide: pa.Table, codec: str, page: str, dictionary:
     assert compared["in all"] > 270
     assert compared["with gaps"] > 70
     assert (compared["without the dictionary of their chunk"] > 30) == (dictionary == "overflows")
-
-
-def test_rejects_dictionary_pages_without_their_dictionary(wide: pa.Table) -> None:
-    data = paged(wide, dictionary_pagesize_limit=400)
-    footer, refused = read_footer(data), 0
-    for group in footer.row_groups:
-        for chunk in group.chunks.values():
-            index = located(data, chunk, group.num_rows)
-            for page in range(chunk.dictionary_coded or 0):
-                file = picked(data, footer, chunk, index, [page], dictionary=False)
-                with pytest.raises(OSError, match="Dictionary page must be before data page"):
-                    read(file)
-                refused += 1
-    assert refused > 100
 
 
 @pytest.mark.parametrize("page", ["1.0", "2.0"])
@@ -208,66 +190,3 @@ def test_every_encoding(wide: pa.Table, encoding: str, codec: str, page: str) ->
     assert check_file(data) == 2 * table.num_columns
     compared = check_pages_of(data)
     assert compared["in all"] > 16 * table.num_columns
-
-
-@pytest.mark.parametrize("unit", [None, "ms"])
-@pytest.mark.parametrize("codec", ["gzip", "none"])
-def test_times_of_twelve_bytes(wide: pa.Table, codec: str, unit: str | None) -> None:
-    names = [name for name in wide.column_names if name.startswith("ms_")]
-    data = paged(wide.select(names), use_deprecated_int96_timestamps=True, compression=codec)
-    footer, options = read_footer(data), {"coerce_int96_timestamp_unit": unit}
-    whole = pq.ParquetFile(pa.BufferReader(data), **options)
-    for group in footer.row_groups:
-        for name, chunk in group.chunks.items():
-            assert chunk.column.physical_type == "INT96"
-            found = read(spliced(data, footer, chunk, group.num_rows), **options)
-            assert found.equals(whole.read_row_group(group.ordinal, [name])[name])
-            if unit:
-                original = wide[name].slice(ROWS * 3 // 5 * group.ordinal, group.num_rows)
-                assert found.cast(pa.int64()).equals(original.cast(pa.int64()))
-    compared = check_pages_of(data, **options)
-    assert compared["in all"] > 21 * len(names)
-
-
-@in_soak
-def test_pages_of_every_file_of_the_mirror(mirror: Path) -> None:
-    compared = Counter[str]()
-    some = slice(None, None, 12)
-    for path in index_paths(mirror):
-        data = path.read_bytes()
-        found = check_pages_of(data, some)
-        assert found["in all"] >= sum(len(group.chunks) for group in read_footer(data).row_groups[some])
-        compared.update(found)
-    assert compared["with gaps"] > 25
-    assert compared["without the dictionary of their chunk"] > 10
-
-
-@in_part(4)
-@pytest.mark.parametrize(
-    ("codec", "version", "half"),
-    [
-        (codec, version, (number + other) % 2)
-        for number, codec in enumerate(["gzip", "zstd", "snappy", "uncompressed", "lz4_raw", "brotli"])
-        for other, version in enumerate(["V1", "V2"])
-    ],
-)
-def test_files_of_duckdb(wide: pa.Table, tmp_path: Path, codec: str, version: str, half: int) -> None:
-    """It writes a page a chunk, no page index, and data_page_offset as the others do.
-
-    Each column comes with each codec, and with each version.
-    """
-    path = tmp_path / "of.parquet"
-    wide = wide.select(wide.column_names[half::2])
-    with duckdb.connect() as connection:
-        connection.register("wide", wide)
-        connection.execute(f"CREATE TABLE longer AS {' UNION ALL '.join(['FROM wide'] * 7)}")
-        settings = f"FORMAT parquet, ROW_GROUP_SIZE 2048, COMPRESSION {codec}, PARQUET_VERSION {version}"
-        connection.execute(f"COPY longer TO '{path}' ({settings})")
-    data = path.read_bytes()
-    footer = read_footer(data)
-    assert footer.created_by.startswith("DuckDB")
-    assert len(footer.row_groups) > 1
-    chunks = len(footer.row_groups) * wide.num_columns
-    assert check_file(data) == check_pages_of(data)["in all"] == chunks
-    reported = {chunk.dictionary_coded for group in groups(data) for chunk in group}
-    assert reported <= {0, 1} or reported == {None}  # before 2.0 it does not say
