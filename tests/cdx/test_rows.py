@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +15,7 @@ from catalogue.cdx.rows import captures_of
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
 from catalogue.surt import EVERYTHING
-from tests.support.amounts import in_soak, part_of
+from tests.support.amounts import part_of
 from tests.support.cdx_indexes import CdxIndex
 
 CRAWL = "CC-MAIN-2022-33"
@@ -144,25 +143,6 @@ def test_record_ids_are_those_of_uuids(written: str | None, expected: str | None
     assert found[:around] == ids
 
 
-ARC_PLACES = {
-    "CC-MAIN-2012": ("parse-output/segment/1346876860454/1346926549571_750.arc.gz", "1346876860454"),
-    "CC-MAIN-2009-2010": ("crawl-002/2010/01/06/10/1262847572760_10.arc.gz", None),
-    "CC-MAIN-2008-2009": ("common-crawl/crawl-001/2008/05/12/1210600000000_1.arc.gz", None),
-}
-
-
-@pytest.mark.parametrize("crawl", ARC_PLACES)
-def test_archives_before_2013_are_in_other_folders(crawl: str) -> None:
-    path, segment = ARC_PLACES[crawl]
-    found = FoundLines(SHARD, 0, 1, line(filename=path) + b"\n")
-    (row,) = captures_of(crawl, [found]).to_pylist()
-    assert (row["warc_filename"], row["warc_segment"], row["subset"]) == (path, segment, "warc")
-    with pytest.raises(BadCdx, match=f"not one of {CRAWL}"):
-        rows(line(filename=path))
-    with pytest.raises(BadCdx, match=f"not one of {crawl}"):
-        captures_of(crawl, [FoundLines(SHARD, 0, 1, line() + b"\n")])
-
-
 def test_escaped_and_raw_characters_are_equal() -> None:
     url = 'https://example.com/é?q="日本"\\\U0001f600'
     escaped, raw = json.dumps(FIELDS | {"url": url}), json.dumps(FIELDS | {"url": url}, ensure_ascii=False)
@@ -286,22 +266,6 @@ def test_any_text_survives(url: str, mime: str | None, *, ascii_only: bool) -> N
 def test_times_are_those_of_the_calendar(times: list[datetime]) -> None:
     found = rows(*(at(f"{time.year:04}{time:%m%d%H%M%S}") for time in times))
     assert [row["fetch_time"] for row in found] == [time.replace(microsecond=0, tzinfo=UTC) for time in times]
-
-
-def in_some_order(table: pa.Table) -> pa.Table:
-    """Sort by all columns. A missing media type of the server is ``unk`` in lines, and null in tables of a mirror."""
-    name = "content_mime_type"
-    unk = table.set_column(table.column_names.index(name), name, pc.fill_null(table[name], "unk"))
-    return unk.sort_by([(each, "ascending") for each in unk.column_names])
-
-
-@in_soak
-def test_every_row_of_the_columnar_index_is_a_line_and_the_reverse(
-    indexes: list[CdxIndex], whole_rows: pa.Table
-) -> None:
-    found = pa.Table.from_batches(captures_of(index.crawl, index.find(index.parsed(), EVERYTHING)) for index in indexes)
-    assert in_some_order(found).equals(in_some_order(whole_rows))
-    assert set(found["subset"].to_pylist()) == {"warc", "crawldiagnostics", "robotstxt"}
 
 
 def test_rows_become_the_lines_that_they_were_made_of(indexes: list[CdxIndex], scanned: dict[str, list[bytes]]) -> None:
