@@ -128,14 +128,6 @@ def test_one_key_of_many_patterns(both: Catalogue, oracle: Oracle, crawl: str, t
 
 
 @in_soak
-def test_equal_lines(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
-    texts = ["example.com"] * 50 + ["org"] * 30
-    for how, match in (("inner", Match.HOST), ("latest", Match.DOMAIN), ("crawls", Match.DOMAIN)):
-        found = run(both, texts, tmp_path / how, how, match, crawls=crawl)
-        assert of_result(found) == expected(oracle, texts, how, match)
-
-
-@in_soak
 def test_lost_parts_are_read_again(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
     texts = texts_of(oracle, 40, seed=7)
     output = tmp_path / "crawl=CC-MAIN-1999-01" / "found[1]*"  # DuckDB would see patterns and columns in it

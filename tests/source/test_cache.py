@@ -5,7 +5,6 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -288,25 +287,6 @@ def test_cache_folder_is_private(cache: RangeCache, folder: Path) -> None:
     put(cache, (0, 10))
     assert [path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*"))] == [0, 0, 0]
     assert folder.stat().st_mode & 0o777 == 0o700
-
-
-def test_threads_get_correct_bytes_during_eviction(folder: Path) -> None:
-    inner = Memory()
-    sources = [CachedSource(inner, RangeCache(folder, 20_000)) for _ in range(2)]  # as in two processes
-
-    def read(seed: int) -> list[ByteRange]:
-        dice, wrong = Random(seed), []
-        for _ in range(60):
-            start = dice.randrange(0, 40_000, 100)
-            requested = ByteRange(start, start + dice.randrange(100, 2500, 100))
-            if sources[seed % 2].get(PATH, requested, pin=PIN).body != right(requested):
-                wrong.append(requested)
-        return wrong
-
-    with ThreadPoolExecutor(8) as executor:
-        assert [wrong for wrongs in executor.map(read, range(8)) for wrong in wrongs] == []
-    assert 0 < len(inner.asked) < 8 * 60
-    assert size(folder) <= 20_000 * 5 // 4
 
 
 PUT = """

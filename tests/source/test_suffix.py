@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from catalogue.errors import NotParquet, RangeIgnored
-from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource, get_tail
@@ -165,14 +164,3 @@ def test_replaces_suffixes_that_are_refused() -> None:
         assert ranges(server) == [SUFFIX, FIRST, "bytes=0-4"]
         check(source, PATHS[0])
         assert ranges(server) == [FIRST, EXPLICIT]
-
-
-def test_reads_tails_of_a_folder(tmp_path: Path) -> None:
-    for path, data in FILES.items():
-        (tmp_path / path).write_bytes(data)
-    source = PoliteSource(FolderSource(tmp_path), Limiter(Policy(), clock=FakeClock()))
-    for path in (*PATHS, "short", "one"):
-        check(source, path)
-    with pytest.raises(NotParquet):
-        get_tail(source, "empty", TAIL)
-    assert source.requests == len(FILES)
