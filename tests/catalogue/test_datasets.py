@@ -146,14 +146,14 @@ def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table
     with opened(tmp_path, folder) as cat:
         with pytest.raises(NotHarvested, match="no dataset hosts in"):
             cat.captures("*")
-        with pytest.raises(QueryError, match="either a manifest or their paths"):
-            cat.define("surt_host_name")
-        with pytest.raises(QueryError, match="either a manifest or their paths"):
-            cat.define("surt_host_name", manifest="x", paths=["y"])
-        with pytest.raises(BadManifest, match=r"'\.\./x' is not a path"):
-            cat.define("surt_host_name", paths="../x")
-        with pytest.raises(QueryError, match="invalid keys 'no'; use url, host or text"):
-            cat.define("surt_host_name", keys="no", paths="x")
+        definitions: list[tuple[dict[str, Any], type[Exception], str]] = [
+            *(({}, QueryError, "manifest or"), ({"manifest": "x", "paths": ["y"]}, QueryError, "manifest or")),
+            ({"paths": "../x"}, BadManifest, r"'\.\./x' is not a path"),
+            ({"keys": "no", "paths": "x"}, QueryError, "invalid keys 'no'; use url, host or text"),
+        ]
+        for given, error, says in definitions:
+            with pytest.raises(error, match=says):
+                cat.define("surt_host_name", **given)
         cat.define("wrong", manifest="hosts.paths.gz")
         failures = cat.harvest(CRAWLS[0])[0].failures
         assert len(failures) == 3
@@ -167,17 +167,18 @@ def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table
         assert cat.failures().empty
         with pytest.raises(QueryError, match="sorted by surt_host_name"):
             cat.define("hcrank10", manifest="hosts.paths.gz")
-        with pytest.raises(QueryError, match="no column of times"):
-            cat.captures("*", from_="2022")
-        with pytest.raises(QueryError, match="no column of URLs"):
-            cat.captures("example.com", exact_url=True)
+        questions: list[tuple[dict[str, Any], type[Exception], str]] = [
+            ({"from_": "2022"}, QueryError, "no column of times"),
+            ({"exact_url": True}, QueryError, "no column of URLs"),
+            ({"crawls": "CC-MAIN-2025-10"}, NotHarvested, "catalogue harvest --table hosts --crawl CC-MAIN-2025-10"),
+        ]
+        for given, error, says in questions:
+            with pytest.raises(error, match=says):
+                cat.captures("example.com", **given)
         with pytest.raises(QueryError, match="only Common Crawl's index"):
             crawl_list(cat.session)
-        with pytest.raises(NotHarvested, match="catalogue harvest --table hosts --crawl CC-MAIN-2025-10"):
-            cat.captures("*", crawls="CC-MAIN-2025-10")
         assert cat.forget(CRAWLS[0]) == 3
-        missing = cat.captures("*", crawls="all").plan.missing
-        assert missing == ()
+        assert cat.captures("*", crawls="all").plan.missing == ()
     with opened(tmp_path, folder, None) as index, pytest.raises(QueryError, match="another table"):
         index.define("surt_host_name", manifest="hosts.paths.gz")
     with pytest.raises(QueryError, match="not a valid name of a dataset"):

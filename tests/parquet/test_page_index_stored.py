@@ -9,23 +9,11 @@ from hypothesis import strategies as st
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.page_index import (
-    ColumnIndex,
-    Indexes,
-    cut_indexes,
-)
+from catalogue.parquet.page_index import ColumnIndex, Indexes, cut_indexes
 from tests.support.mirrors import read_footer
 from tests.support.mutators import damage
 from tests.support.page_indexes import encode_column_index, packed_as_derived
-from tests.support.paged import (
-    FEW,
-    KEY,
-    PLAIN,
-    largest_of_each_crawl,
-    part,
-    parts,
-    written,
-)
+from tests.support.paged import FEW, KEY, PLAIN, largest_of_each_crawl, part, parts, written
 
 # Indexes as they are held
 

@@ -18,7 +18,6 @@ from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.lines import COLUMNS, lines_of
 from catalogue.errors import BadCdx, FileChanged, NotFound, NotHarvested, QueryError
 from catalogue.settings import Settings
-from tests.support.amounts import in_part
 from tests.support.block_lists import CRAWL, write_list
 from tests.support.cdx_indexes import make_index, read_index, replace_index
 from tests.support.commands import Command
@@ -33,31 +32,6 @@ def small_mirror(whole_mirror: Path, newest: str, tmp_path: Path) -> Path:
     """A copy of the CDX index of the newest crawl."""
     replace_index(tmp_path / "mirror", read_index(whole_mirror, newest))
     return tmp_path / "mirror"
-
-
-@in_part(3)
-@pytest.mark.parametrize(
-    "conditions",
-    [
-        *({"status": "2xx"}, {"mime": "text/html"}, {"lang": "deu"}),
-        {"where": "warc_record_length < 900 AND fetch_status >= 300", "subsets": "all"},
-        *({"from_": "2022", "to": "20220822"}, {"subsets": ["crawldiagnostics", "robotstxt"]}),
-        *({"ordered": True, "limit": 40}, {"unique": "url"}, {"exact_url": True}),
-    ],
-    ids=" ".join,
-)
-def test_conditions_hold_in_both_indexes(columnar: Catalogue, crawls: list[str], conditions: dict[str, Any]) -> None:
-    patterns = ["*.example.com"]
-    if "exact_url" in conditions:
-        urls = columnar.captures("*.example.com", columns=["url"], subsets="all").to_arrow().column("url").to_pylist()
-        patterns = random.Random(4).sample(sorted({url for url in urls if "*" not in url}), 20)
-    columns = ["url_surtkey"] if "unique" in conditions else ["url_surtkey", "fetch_time", "fetch_status"]
-    one, other = (
-        columnar.captures(patterns, crawls=crawls, columns=columns, index=index, **conditions).to_arrow()
-        for index in ("columnar", "cdx")
-    )
-    assert other.equals(one)
-    assert other.num_rows
 
 
 def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_path: Path) -> None:

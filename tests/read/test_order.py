@@ -143,21 +143,6 @@ def test_streams_that_are_zipped_in_files(tmp_path: Path, *, page_index: bool) -
             assert first_rows(cat, limit) == expected[:limit]
 
 
-@in_soak
-def test_equal_keys_in_several_pages_row_groups_and_files(tmp_path: Path) -> None:
-    keys = [f"com,example)/{at // 40:02}" for at in range(400)]
-    tables = [part(keys[:205]), part(keys[195:])]
-    texts = [f"https://example.com/{at}" for at in range(410)]
-    random.Random(1).shuffle(texts)
-    tables = [
-        each.set_column(1, "url", pa.array(some)) for each, some in zip(tables, (texts[:205], texts[205:]), strict=True)
-    ]
-    expected = sorted(all_rows(*tables), key=place_of)
-    with harvested(tmp_path, *tables, row_group_size=30, data_page_size=300) as cat:
-        for limit in (None, *range(0, 411, 37)):
-            assert first_rows(cat, limit) == expected[:limit]
-
-
 def test_row_groups_without_bounds(tmp_path: Path) -> None:
     """Their rows may come before all others, until a backfill."""
     tables = [part([f"com,example{number})/{at:03}" for at in range(100)]) for number in (2, 0, 1)]

@@ -109,10 +109,7 @@ def test_shared_requests_survive_eviction(tmp_path: Path, limit: int) -> None:
     starts = [dice.randrange(0, 60_000, 500) for _ in range(THREADS * 20)]
     ranges = [ByteRange(start, start + dice.randrange(500, 9000, 500)) for start in starts]
     requested = [ranges[number::THREADS] for number in range(THREADS)]
-    with (
-        FaultServer({PATH: DATA}) as server,
-        closing(over(server, RangeCache(tmp_path / "cache", limit))) as source,
-    ):
+    with FaultServer({PATH: DATA}) as server, closing(over(server, RangeCache(tmp_path / "cache", limit))) as source:
         answers = together(source, requested, pin_of(source))
         assert answers == [DATA[each.start : each.end] for each in chain(*requested)]
         assert 0 < len(sent(server)) <= 2 * len(ranges)

@@ -342,11 +342,7 @@ EXCHANGES = (
     Exchange("how many pages", "url={host}/*&showNumPages=true", _num_pages()),
     Exchange("how many pages as JSON", "url={url}&showNumPages=True&output=json", _num_pages("json")),
     Exchange("how many small pages", "url=*.{tld}&showNumPages=1&pageSize=1", _num_pages(size=1)),
-    Exchange(
-        "how many pages, without filters",
-        "url={url}&showNumPages=true&limit=1&to=1999&filter=x:y",
-        _num_pages(),
-    ),
+    Exchange("how many pages, without filters", "url={url}&showNumPages=true&limit=1&to=1999&filter=x:y", _num_pages()),
     Exchange("how many pages of nothing", "url={nowhere}&showNumPages=true"),
     Exchange("how many pages of nothing as JSON", "url=*.{nowhere}&showNumPages=true&output=json&pageSize=2"),
     Exchange("not how many pages", "url={url}&showNumPages=0"),

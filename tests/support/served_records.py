@@ -89,8 +89,7 @@ def write_records(
     file.parent.mkdir(parents=True)
     file.write_bytes(archive)
     rows = sorted(
-        zip([url_surtkey(url) for url, _, _ in records], records, offsets, lengths, strict=True),
-        key=lambda row: row[0],
+        zip([url_surtkey(url) for url, _, _ in records], records, offsets, lengths, strict=True), key=lambda row: row[0]
     )
     columns: dict[str, Any] = {
         "url_surtkey": [key for key, _, _, _ in rows],
