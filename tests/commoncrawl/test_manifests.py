@@ -160,9 +160,6 @@ def test_rejects_invalid_lists_of_crawls(data: bytes, reason: str) -> None:
         parse_collinfo(data)
 
 
-# Names of crawls, and the words that select them
-
-
 @pytest.mark.parametrize(
     ("name", "indexed"),
     [

@@ -22,23 +22,9 @@ from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
 from catalogue.settings import Limits
 from catalogue.source.byte_ranges import ByteRange
 from tests.support.amounts import EXAMPLES, in_part, part_of
-from tests.support.footers import (
-    KEY,
-    TIME,
-    Items,
-    Struct,
-    confused,
-    decoded,
-    field,
-    made,
-    put_together,
-    small_file,
-    take_apart,
-)
+from tests.support.footers import KEY, TIME, Items, confused, decoded, field, made, put_together, small_file, take_apart
 from tests.support.mirrors import crawl_of, index_paths, one_of_each_crawl, raw_footer, read_footer
 from tests.support.mutators import damage
-
-# As pyarrow reads them
 
 
 def test_footers_of_the_mirror_equal_pyarrow(mirror: Path) -> None:
@@ -152,9 +138,6 @@ def test_groups_without_columns_are_no_columns() -> None:
     assert list(decoded(footer).columns) == ["url_surtkey", "fetch_time", "fetch_status"]
 
 
-# The end of a file
-
-
 MAX_FOOTER = Limits().max_footer
 
 
@@ -185,9 +168,6 @@ def test_rejects_footers_larger_than_their_file() -> None:
     for missing in range(1, 13):
         with pytest.raises(BadFooter, match="does not fit into the file"):
             decode_footer(footer, len(footer) + 12 - missing)
-
-
-# Encryption
 
 
 class _NoSecrets(pe.KmsClient):  # type: ignore[misc]  # a class without types
@@ -236,18 +216,12 @@ def test_an_encrypted_column(number: int, kind: int, value: Any) -> None:
         decoded(footer)
 
 
-# Codecs
-
-
 def test_codecs_by_number() -> None:
     footer = made(small_file(compression="gzip"))
     for codec in [-1, *range(10), 99, 255]:
         field(footer.meta(1, KEY), 4, codec)
         names = decoded(footer).codecs
         assert names == tuple(dict.fromkeys(["GZIP", CODECS[codec] if 0 <= codec < 8 else f"UNKNOWN({codec})"]))
-
-
-# Where things are
 
 
 @pytest.mark.parametrize("claimed", [None, 0, "after the data pages"])
@@ -273,7 +247,7 @@ def test_counts_data_pages_with_dictionary_indices(kind: int, *, extra: bool) ->
     footer = made(small_file())
     pages, encodings = [-1, 0, 1, 2, 3, 64, 1344], [-11, -2, 0, 2, 3, 8, 64, 1 << 20]
     for page, encoding, count in part_of(product(pages, encodings, [-64, -1, 0, 1, 63, 64, 1 << 30]), 4):
-        stats: Struct = {number: (kind, value) for number, value in enumerate([page, encoding, count], 1)}
+        stats: dict[int, Any] = {at: (kind, value) for at, value in enumerate([page, encoding, count], 1)}
         if extra:
             stats[4] = (BINARY, b"more")
         plain = {number: (I32, value) for number, value in enumerate([0, 0, 5], 1)}
@@ -294,9 +268,6 @@ def test_ignores_wrong_page_indexes(offset: int | None, length: int | None) -> N
                 footer.chunk(0, KEY)[place] = (I64 if place % 2 == 0 else I32, value)
     chunk = decoded(footer).row_groups[0].chunks[KEY_COLUMN]
     assert (chunk.column_index, chunk.offset_index) == (None, None)
-
-
-# Chance
 
 
 @pytest.mark.parametrize("gentle", [True, False])

@@ -172,9 +172,6 @@ def test_rejects_keys_that_are_not_text(key: str, kind: pa.DataType, named: str)
         examine_footer(raw_footer(data), len(data), key)
 
 
-# Hostile footers
-
-
 MAX_FOOTER = Limits().max_footer
 
 

@@ -15,9 +15,6 @@ from tests.support.mutators import damage
 from tests.support.page_indexes import encode_column_index, packed_as_derived
 from tests.support.paged import FEW, KEY, PLAIN, largest_of_each_crawl, part, parts, written
 
-# Indexes as they are held
-
-
 NAMES = st.text(max_size=5)
 
 BOUNDS = st.tuples(st.binary(max_size=9), st.binary(max_size=9)).map(lambda pair: Bounds(min(pair), max(pair)))

@@ -106,9 +106,6 @@ def end_of_skipped(data: bytes, start: int = 0) -> int:
     return reader.position
 
 
-# What is written is read
-
-
 @given(struct_of(values()))
 @settings(max_examples=3 * EXAMPLES)
 def test_round_trip(written: Written) -> None:
@@ -157,9 +154,6 @@ def test_decodes_types_that_are_not_encoded() -> None:
     for kind in (DOUBLE, MAP):
         with pytest.raises(ThriftError, match=f"cannot write kind {kind}"):
             encode_list(kind, [1])
-
-
-# Limits
 
 
 def nested(kind: int, depth: int) -> bytes:
@@ -269,9 +263,6 @@ def test_fields(field: bytes) -> None:
     assert len(read_with_budget(field * BUDGET + STOP)) == BUDGET
     with pytest.raises(ThriftError, match="too many values"):
         read_with_budget(field * (BUDGET + 1) + STOP)
-
-
-# Bombs: a few megabytes, or a few bytes, that claim gigabytes or hours
 
 
 MANY: dict[str, Callable[[], bytes]] = {

@@ -212,9 +212,6 @@ def test_reports_row_groups_that_cannot_be_pruned(harvested: catalogue.Catalogue
     assert not any("cannot be pruned" in warning for warning in some.warnings)
 
 
-# The plan as a table for other engines
-
-
 def test_table_lists_the_ranges_of_the_plan(harvested: catalogue.Catalogue) -> None:
     for patterns in ("*.de", "*.com"):
         found = harvested.captures(patterns, columns=["url", "fetch_status"])
@@ -266,9 +263,6 @@ def test_command_writes_the_table(asking: Command, settings: Settings, tmp_path:
         refused = asking("plan", "*.de", *words)
         assert refused.status == 2
         assert len(refused.err.splitlines()) == 1
-
-
-# One request for parts that are close, and one read for parts of a cached range
 
 
 ranges = st.builds(lambda start, length: ByteRange(start, start + length), st.integers(0, 200), st.integers(1, 20))

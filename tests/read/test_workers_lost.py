@@ -64,9 +64,6 @@ def address_of(cluster: Any) -> str:
     return str(cluster.scheduler_address)
 
 
-# ---- any executor ----
-
-
 SOME = ["url", "fetch_time", "warc_record_offset"]
 """Columns to read of every row group of some crawls: what they are makes no difference to who reads them."""
 
@@ -98,9 +95,6 @@ def test_explains_errors_of_workers(tmp_path: Path, processes: Executor) -> None
             SourceError, match=r"part-00001.*; run: catalogue harvest --crawl CC-MAIN-2022-33 --refresh"
         ):
             cat.captures("*").to_arrow()
-
-
-# ---- workers that die ----
 
 
 def test_reports_dead_processes(forks: BaseContext, harvested_data: Path, settings: Settings) -> None:
@@ -159,9 +153,6 @@ def test_backfill_by_workers_keeps_its_budget_and_continues(tmp_path: Path) -> N
             done = cat.backfill().run()
             assert done.done == 2
             assert list(done.failures) == [paths[4]]
-
-
-# ---- Dask ----
 
 
 @in_soak

@@ -264,9 +264,6 @@ def test_rejects_bombs(documents: Documents) -> None:
     assert "expands to more than" in found["failure_detail"]
 
 
-# ---- metadata ----
-
-
 def test_extracts_metadata(documents: Documents) -> None:
     page = record_of(PAGE.encode(), "text/html; charset=utf-8", lines="X-Other: y\r\nx-other: z\r\n")
     found = metadata_of(page, documents.look)
@@ -305,9 +302,6 @@ def test_extracted_text_resembles_the_reference() -> None:
     assert simhash("") == simhash("  ") < 1 << 64
     # Of two runs of three words: the bits of both, as ties are 0.
     assert simhash("One two, three four") == simhash("one two three") & simhash("two three four")
-
-
-# ---- the real page, and the commands ----
 
 
 def test_writes_lines_of_any_record(documents: Documents) -> None:

@@ -11,26 +11,17 @@ import pytest
 
 from catalogue.errors import FileChanged, SourceError, Throttled, Unreachable
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
+from catalogue.source.http import Timeouts
 from tests.support import canaries
 from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Request
-from tests.support.sources import (
-    BODIES,
-    BUCKET,
-    DATA,
-    FILES,
-    PATH,
-    RANGES,
-    SHORT_TIMEOUTS,
-    SUFFIX,
-    Served,
-    expected,
-    quick,
-)
+from tests.support.sources import BODIES, BUCKET, DATA, FILES, PATH, RANGES, SUFFIX, Served, expected, quick
 
 PROMPT = sorted(set(ALL_KINDS) - SLOW, key=str)
 EASILY_READ = 64 << 10
 """Surplus bytes that a server may send before it detects that the client has closed the connection."""
 OTHER_LENGTH = {Kind.LONG_BODY, Kind.SHORT_RANGE, Kind.CUT_FIN, Kind.CLOSE_DELIMITED}
+PATIENT = Timeouts(connect=10.0, silence=2.0, total=3.0)
+"""Short for slow faults, but long enough for correct responses on a busy machine."""
 both_protocols = pytest.mark.parametrize("protocol", ["http", "s3"])
 
 
@@ -138,7 +129,7 @@ def test_slow_responses_time_out(protocol: str) -> None:
         assert time.monotonic() - began < 10
         return served.source.get(path, requested).body
 
-    with served.open(connections=len(files), timeouts=SHORT_TIMEOUTS), ThreadPoolExecutor(len(slow)) as executor:
+    with served.open(connections=len(files), timeouts=PATIENT), ThreadPoolExecutor(len(slow)) as executor:
         served.source.get("prepare", SUFFIX)  # the first request of the AWS SDK takes longer
         bodies = executor.map(read_twice, slow)
         assert [*bodies] == [BODIES[RANGES[path.partition("/")[2]]] for path in slow]

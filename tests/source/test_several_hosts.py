@@ -21,7 +21,8 @@ from catalogue.source.retry import PoliteSource, get_tail
 from tests.support.amounts import in_part
 from tests.support.answers import GOOD, TimedHost
 from tests.support.clocks import FakeClock
-from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, first, on_suffixes, seeded
+from tests.support.fault_kinds import on_suffixes
+from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, first, seeded
 from tests.support.second_hosts import SecondHost, second_host
 from tests.support.sources import SUFFIX, quick
 

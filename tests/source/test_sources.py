@@ -29,19 +29,7 @@ from catalogue.source.s3 import S3Source
 from tests.support.amounts import in_part
 from tests.support.faults import FaultServer
 from tests.support.read_only import as_nobody
-from tests.support.sources import (
-    AGENT,
-    BOUNDED,
-    DATA,
-    FILES,
-    PATH,
-    SUFFIX,
-    Arrivals,
-    Served,
-    open_http,
-    open_s3,
-    use_s3,
-)
+from tests.support.sources import AGENT, BOUNDED, DATA, FILES, PATH, SUFFIX, Arrivals, Served, open_s3, use_s3
 
 Source = FolderSource | HttpSource | S3Source
 ALL = FILES | {"empty": b"", "one": b"1"}
@@ -165,7 +153,7 @@ def test_close_ends_running_requests(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", ["http", "s3"])
 def test_name_not_resolved(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     use_s3(monkeypatch, "http://name.invalid")
-    source = open_s3() if protocol == "s3" else open_http("http://name.invalid/")
+    source = open_s3() if protocol == "s3" else HttpSource("http://name.invalid/", user_agent=AGENT, connections=1)
     with closing(source), pytest.raises(NameNotResolved, match=r"^the name [a-z.-]*name\.invalid cannot be resolved"):
         source.get(PATH, SUFFIX)
 

@@ -11,8 +11,8 @@ from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource, get_tail
 from tests.support.clocks import FakeClock
-from tests.support.fault_kinds import WITHOUT_SIZE
-from tests.support.faults import Fault, FaultServer, Kind, Request, Script, first, on_suffixes, only
+from tests.support.fault_kinds import WITHOUT_SIZE, on_suffixes
+from tests.support.faults import Fault, FaultServer, Kind, Request, Script, first, only
 from tests.support.sources import DATA
 
 FILES = {f"{number}.parquet": DATA[number : number + 20_000] for number in range(8)}

@@ -40,23 +40,11 @@ from typing import Self
 from urllib.parse import unquote
 
 from tests.support.fault_answers import PIECE, Answer, Content, right_answer, text_answer, wrong_answer
-from tests.support.fault_kinds import (
-    ALL_KINDS,
-    SLOW,
-    Fault,
-    Kind,
-    Request,
-    Script,
-    always,
-    first,
-    on_suffixes,
-    only,
-    seeded,
-)
+from tests.support.fault_kinds import ALL_KINDS, SLOW, Fault, Kind, Request, Script, always, first, only, seeded
 from tests.support.gates import Gate
 
 __all__ = ["ALL_KINDS", "SLOW", "Exchange", "Fault", "FaultServer", "Kind", "Request"]
-__all__ += ["Script", "Step", "always", "first", "on_suffixes", "only", "seeded"]
+__all__ += ["Script", "Step", "always", "first", "only", "seeded"]
 
 
 class Step(Enum):

@@ -39,8 +39,6 @@ SUFFIX = SuffixRange(5000)
 BOUNDED = ByteRange(1000, 6000)
 RANGES: dict[str, ByteRange | SuffixRange] = {"suffix": SUFFIX, "bounded": BOUNDED}
 BODIES: dict[ByteRange | SuffixRange, bytes] = {SUFFIX: DATA[-5000:], BOUNDED: DATA[1000:6000]}
-SHORT_TIMEOUTS = Timeouts(connect=10.0, silence=2.0, total=3.0)
-"""Short for slow faults, but long enough for correct responses on a busy machine."""
 
 _BY_ERROR: dict[type[Exception] | None, list[Kind]] = {
     Unreachable: [

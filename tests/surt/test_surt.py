@@ -181,9 +181,6 @@ def test_exact_keys_of_no_url(text: str) -> None:
         exact_keys(text)
 
 
-# Which URLs are spellings of one URL, and odd URLs of the index as patterns
-
-
 @pytest.mark.parametrize(
     ("url", "other"),
     [
