@@ -1,4 +1,4 @@
-"""Every row is as likely to come early in a random order."""
+"""Every row is as likely to come early in a random order, and rows of row groups that are not possible are left out."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -28,3 +28,13 @@ def test_files_row_groups_and_positions_get_their_share() -> None:
         assert set(found) == set(share)
         expected = {each: 100 * 300 * size / total for each, size in share.items()}
         assert sum((found[each] - many) ** 2 / many for each, many in expected.items()) < limit
+
+
+def test_leaves_out_row_groups_that_are_not_possible() -> None:
+    sizes = {("a", 0): 1, ("a", 1): 90, ("b", 0): 1000, ("c", 0): 0, ("d", 3): 7}
+    every, order = RandomOrder(sizes, 5), RandomOrder(sizes, 5, [("a", 1), ("d", 3)])
+    for drawn, left in ((every.next(100), order.next(100)), *zip(every.rest(), order.rest(), strict=False)):
+        assert {group: [*rows.rows] for group, rows in drawn.items() if group in {("a", 1), ("d", 3)}} == {
+            group: [*rows.rows] for group, rows in left.items()
+        }
+    assert order.drawn == every.drawn

@@ -74,6 +74,13 @@ def test_rejects_ranges_outside_of_the_file() -> None:
         resolve(SuffixRange(8), 0)
 
 
+def test_merges_ranges_within_gap_and_length() -> None:
+    near, far = [ByteRange(0, 10), ByteRange(15, 20)], [ByteRange(0, 10), ByteRange(16, 20)]
+    assert coalesce(near, max_gap=5, max_length=20) == [ByteRange(0, 20)]
+    assert coalesce(far, max_gap=5, max_length=100) == far
+    assert coalesce(near, max_gap=5, max_length=19) == near
+
+
 @given(st.lists(RANGES, max_size=20), st.integers(0, 50), st.integers(1, 400))
 def test_merged_ranges_cover_all_and_waste_nothing(ranges: list[ByteRange], max_gap: int, max_length: int) -> None:
     merged = coalesce(ranges, max_gap=max_gap, max_length=max_length)
