@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from catalogue.formatting import duration, join_first, plural, size, to_json
+from catalogue.formatting import closest_name, duration, join_first, plural, size, to_json
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,9 @@ def test_formats_values_as_json() -> None:
         "times": ["2022-01-02T10:00:00.250Z", "2022-01-02T00:00:00Z", "2022-01-02T00:00:00Z"],
         "others": [7, 0.5, "00ff", 3, None, "2022-01-02"],
     }
+
+
+def test_closest_name() -> None:
+    assert closest_name("url", ["URLS"]) == "URLS"
+    assert closest_name("charset", ["url", "content_charset"]) == "content_charset"
+    assert closest_name("x", ["xyz"]) is None

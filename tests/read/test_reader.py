@@ -18,7 +18,7 @@ import pytest
 
 import catalogue
 from catalogue.errors import BadFooter, UnplannedRead
-from catalogue.read.reader import read
+from catalogue.read.reader import batches_of, read
 from catalogue.settings import Settings
 from catalogue.source.folder import FolderSource
 from catalogue.store.database import Store
@@ -165,6 +165,12 @@ def test_reads_empty_row_groups(tmp_path: Path) -> None:
     with harvested(tmp_path, rows().slice(0, 0), rows()) as cat:
         assert cat.captures("*", columns=["url"]).to_arrow().num_rows == ROWS
         assert cat.captures("*", columns=["url"]).complete
+
+
+def test_long_texts_give_smaller_batches() -> None:
+    batches = list(batches_of(pa.table({"url": ["x" * 70_000] * 2200})))
+    assert sum(batch.num_rows for batch in batches) == 2200
+    assert max(batch.nbytes for batch in batches) < 70 << 20
 
 
 def test_limit_reads_little_more_than_needed(tmp_path: Path) -> None:

@@ -55,6 +55,17 @@ def test_policy_of_each_address(settings: Settings, address: str, url: str, poli
         assert isinstance(source.limiter.clock, Clock)
 
 
+def test_common_crawl_policy() -> None:
+    """The numbers are explained in ``rate_limit``."""
+    pauses = (300.0, 900.0)
+    assert Policy() == Policy(
+        rate=None, burst=10, connections=32, slow_down=1.0, pauses=pauses, refused=5, never_honoured=2
+    )
+    many = Policy(pauses=pauses, refused=12, never_honoured=4)
+    assert replace(many, rate=5.0, burst=10, connections=4, slow_down=10.0) == COMMON_CRAWL
+    assert replace(many, rate=100.0, burst=100, connections=32, slow_down=2.0) == S3_COMMON_CRAWL
+
+
 def test_rejects_unknown_sources(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     folders = ["no/such/folder", str(tmp_path / "file"), "x" * 300, "data.commoncrawl.org"]
