@@ -141,8 +141,8 @@ def test_reads_pages_of_crawls_before_2013(tmp_path: Path, crawl: str) -> None:
     filename, path = ARC_CRAWLS[crawl]
     captured = Archived(gzip.compress(arc()), filename=filename, path=path, fields={"mime-detected": "-"})
     run = command(tmp_path, captured, crawl=crawl)
-    places = {"warc_filename": filename, "subset": "warc", "crawl": crawl}
-    places["warc_segment"] = "1346876860454" if crawl == "CC-MAIN-2012" else None
+    segment = "1346876860454" if crawl == "CC-MAIN-2012" else None
+    places = {"warc_filename": filename, "subset": "warc", "crawl": crawl, "warc_segment": segment}
     asked = ("--mime", "text/html", "--columns", ",".join(places))
     assert run("query", "example.com", "--crawl", crawl, *asked).json_lines() == [places]
     got = run("get", "example.com", "--crawl", crawl)
