@@ -16,7 +16,7 @@ from catalogue import QueryError
 from catalogue.errors import BadManifest, NotHarvested
 from catalogue.selection import crawl_list
 from catalogue.surt import Keys, covers, parse_key_pattern
-from tests.support.amounts import EXAMPLES, in_soak
+from tests.support.amounts import EXAMPLES
 from tests.support.commands import Command
 from tests.support.hosts import CRAWLS, host_keys, host_tables, opened
 
@@ -98,20 +98,6 @@ def test_orders_by_key_and_crawl(tmp_path: Path, hosts: tuple[Path, pa.Table], s
         assert set(latest.column("crawl").to_pylist()) == {CRAWLS[1]}
 
 
-@in_soak
-def test_views_use_the_key_of_the_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table], stored: Path) -> None:
-    with opened(copytree(stored, tmp_path / "data"), hosts[0]) as cat:
-        cat.harvest(pages=True)
-        least = cat.sql("SELECT min(min_surt_host_name) FROM row_groups").fetchall()
-        assert least == [(min(hosts[1].column("surt_host_name").to_pylist()),)]
-        assert "max_surt_host_name" in cat.pages().columns
-        assert set(cat.pages(CRAWLS[0]).path.str[-9:]) == {"0.parquet", "2.parquet"}
-        assert cat.coverage()[["crawl", "files_harvested"]].to_dict("list") == {
-            "crawl": CRAWLS[::-1],
-            "files_harvested": [3, 3],
-        }
-
-
 def test_accepts_any_name_of_the_key_column(tmp_path: Path) -> None:
     rows = pa.table({'odd "key"': [f"{n:03}" for n in range(100)], "crawl": range(100)})
     (tmp_path / "source" / "deep").mkdir(parents=True)
@@ -160,14 +146,14 @@ def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table
     with opened(tmp_path, folder) as cat:
         with pytest.raises(NotHarvested, match="no dataset hosts in"):
             cat.captures("*")
-        with pytest.raises(QueryError, match="either a manifest or their paths"):
-            cat.define("surt_host_name")
-        with pytest.raises(QueryError, match="either a manifest or their paths"):
-            cat.define("surt_host_name", manifest="x", paths=["y"])
-        with pytest.raises(BadManifest, match=r"'\.\./x' is not a path"):
-            cat.define("surt_host_name", paths="../x")
-        with pytest.raises(QueryError, match="invalid keys 'no'; use url, host or text"):
-            cat.define("surt_host_name", keys="no", paths="x")
+        definitions: list[tuple[dict[str, Any], type[Exception], str]] = [
+            *(({}, QueryError, "manifest or"), ({"manifest": "x", "paths": ["y"]}, QueryError, "manifest or")),
+            ({"paths": "../x"}, BadManifest, r"'\.\./x' is not a path"),
+            ({"keys": "no", "paths": "x"}, QueryError, "invalid keys 'no'; use url, host or text"),
+        ]
+        for given, error, says in definitions:
+            with pytest.raises(error, match=says):
+                cat.define("surt_host_name", **given)
         cat.define("wrong", manifest="hosts.paths.gz")
         failures = cat.harvest(CRAWLS[0])[0].failures
         assert len(failures) == 3
@@ -181,17 +167,18 @@ def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table
         assert cat.failures().empty
         with pytest.raises(QueryError, match="sorted by surt_host_name"):
             cat.define("hcrank10", manifest="hosts.paths.gz")
-        with pytest.raises(QueryError, match="no column of times"):
-            cat.captures("*", from_="2022")
-        with pytest.raises(QueryError, match="no column of URLs"):
-            cat.captures("example.com", exact_url=True)
+        questions: list[tuple[dict[str, Any], type[Exception], str]] = [
+            ({"from_": "2022"}, QueryError, "no column of times"),
+            ({"exact_url": True}, QueryError, "no column of URLs"),
+            ({"crawls": "CC-MAIN-2025-10"}, NotHarvested, "catalogue harvest --table hosts --crawl CC-MAIN-2025-10"),
+        ]
+        for given, error, says in questions:
+            with pytest.raises(error, match=says):
+                cat.captures("example.com", **given)
         with pytest.raises(QueryError, match="only Common Crawl's index"):
             crawl_list(cat.session)
-        with pytest.raises(NotHarvested, match="catalogue harvest --table hosts --crawl CC-MAIN-2025-10"):
-            cat.captures("*", crawls="CC-MAIN-2025-10")
         assert cat.forget(CRAWLS[0]) == 3
-        missing = cat.captures("*", crawls="all").plan.missing
-        assert missing == ()
+        assert cat.captures("*", crawls="all").plan.missing == ()
     with opened(tmp_path, folder, None) as index, pytest.raises(QueryError, match="another table"):
         index.define("surt_host_name", manifest="hosts.paths.gz")
     with pytest.raises(QueryError, match="not a valid name of a dataset"):

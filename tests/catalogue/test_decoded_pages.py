@@ -2,21 +2,17 @@
 
 import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import brotli
 import pyarrow.parquet as pq
 import pytest
 
-import catalogue
-from catalogue.settings import Settings
-from tests.support.amounts import in_part, in_soak, part_of
+from tests.support.amounts import in_part
 from tests.support.archives import record_of
 from tests.support.cdx_sources import Archived, write_source
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL
-from tests.support.serving import get, serving
 
 PAGE = "<html><head><title>Été</title></head><body><p>Le café <a href=/é>ouvert</a></p></body></html>".encode()
 WINDOWS = PAGE.decode().encode("cp1252")
@@ -57,21 +53,6 @@ def run(tmp_path: Path) -> Command:
 
 def name_of(url: str) -> str:
     return url.rpartition("/")[2]
-
-
-@in_soak
-def test_get_prints_decoded_pages(run: Command, tmp_path: Path) -> None:
-    for name in part_of(sorted(READABLE)):
-        got = run("get", f"example.com/{name}", "--crawl", CRAWL, "--text")
-        assert (got.status, got.out.startswith(f"{TEXT}\n")) == (0, True), got.err
-        described = run("get", f"example.com/{name}", "--crawl", CRAWL, "--json", "--markdown").json()
-        charset, source = ("windows-1252", "detection") if name == "octet" else ("utf-8", "http header")
-        assert (described["mime"], described["charset"], described["charset_source"]) == ("text/html", charset, source)
-        assert (described["truncated"], described["coding_error"]) == ("length" if name == "cut" else None, None)
-        assert described["markdown"].startswith("Le café [ouvert](/é)")
-        saved = run("get", f"example.com/{name}", "--crawl", CRAWL, "--save", f"{name}.html")
-        assert (saved.status, "because the crawler truncated it: length" in saved.err) == (0, name == "cut")
-        assert (tmp_path / f"{name}.html").read_bytes().startswith((PAGE, WINDOWS))
 
 
 def test_get_prints_no_coded_bytes(run: Command, tmp_path: Path) -> None:
@@ -142,46 +123,3 @@ def test_fetch_writes_decoded_payloads(run: Command, tmp_path: Path) -> None:
         assert row["file"].endswith(".pdf" if name == "pdf" else ".html")
         assert row["truncated"] == ("length" if name == "cut" else None)
         assert (row["charset"] is None) == (name == "pdf")
-
-
-def test_fetch_writes_archived_records_as_they_are(run: Command, tmp_path: Path) -> None:
-    assert run("fetch", "example.com/*", "--crawl", CRAWL, "-o", "out.warc.gz").status == 0
-    written = (tmp_path / "out.warc.gz").read_bytes()
-    assert all(each.member in written for each in CAPTURES)
-
-
-def test_fetch_by_type_agrees_with_the_parser(run: Command, tmp_path: Path) -> None:
-    ran = run(
-        "fetch", "example.com/*", "--crawl", CRAWL, "--where", "content_mime_detected = 'text/html'", "-o", "o.jsonl"
-    )
-    assert ran.status == 0
-    (row,) = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
-    assert (name_of(row["url"]), row["text"]) == ("octet", TEXT)
-
-
-@pytest.fixture
-def address(run: Command, tmp_path: Path) -> Iterator[str]:
-    assert run("harvest", "--crawl", CRAWL, "--index", "cdx").status == 0
-    settings = Settings(source=str(tmp_path / "source"))
-    with serving(tmp_path / "data", settings) as found:
-        yield found
-
-
-def test_server_and_library_decode_alike(address: str, tmp_path: Path) -> None:
-    with catalogue.open(tmp_path / "other", settings=Settings(source=str(tmp_path / "source"))) as cat:
-        for each in part_of(CAPTURES, 3):
-            name = name_of(each.url)
-            text, meta, payload = (
-                get(address, f"/{CRAWL}/20220815{form}/{each.url}") for form in ("text_", "meta_", "id_")
-            )
-            page = cat.get(each.url, crawls=CRAWL)
-            if name in UNDECODED:
-                assert (text.status, meta.json["metadata"]["coding_error"]) == (404, UNDECODED[name])
-                assert payload.headers["content-type"] == "application/octet-stream"
-                continue
-            assert payload.body == page.content, payload.text[-500:]
-            assert (text.status, meta.json["metadata"].get("charset_detected")) == (
-                200 if page.text else 404,
-                page.charset,
-            )
-            assert not page.text or text.body.decode() == page.text

@@ -16,7 +16,6 @@ from catalogue.store.folder_settings import stored_sources
 from tests.support.commands import Command, Ran
 
 HOME_DATA = ".local/share/catalogue"
-UNSET = {"CATALOGUE_DATA": "", "CATALOGUE_SOURCE": ""}
 
 
 @pytest.fixture

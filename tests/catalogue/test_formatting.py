@@ -39,9 +39,7 @@ def test_formats_values_as_json() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("typed", "names", "found"),
-    [("url", ["URLS"], "URLS"), ("charset", ["url", "content_charset"], "content_charset"), ("x", ["xyz"], None)],
-)
-def test_closest_name(typed: str, names: list[str], found: str | None) -> None:
-    assert closest_name(typed, names) == found
+def test_closest_name() -> None:
+    assert closest_name("url", ["URLS"]) == "URLS"
+    assert closest_name("charset", ["url", "content_charset"]) == "content_charset"
+    assert closest_name("x", ["xyz"]) is None

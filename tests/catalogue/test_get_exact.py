@@ -52,16 +52,6 @@ def test_prefers_the_requested_url_to_newer_captures_of_its_key(opened: Opened) 
             assert (page.url, page.exact, page.substitutions) == (expected, True, ())
 
 
-def test_uses_another_url_only_if_there_is_none(opened: Opened) -> None:
-    captures = ((WWW, "20220120000000", ""), ("https://www5.city.example/", "20220121000000", ""))
-    with opened(old=captures) as cat:
-        page = cat.get(WWW2, crawls=OLD)
-    assert (page.url, page.exact) == ("https://www5.city.example/", False)
-    (sentence,) = page.substitutions
-    assert sentence == f"no capture of {WWW2}; this is https://www5.city.example/, which has the same key"
-    assert page.notes == ()
-
-
 CITY, WWW7, START, THERE = (
     "https://city.example/",
     "https://www7.city.example/",

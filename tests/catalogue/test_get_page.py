@@ -68,9 +68,3 @@ def test_command_prints_or_saves_a_page(command: Command, row: dict[str, Any], c
     assert described["url"] == row["url"]
     assert described["text"]
     assert command(*words, "--headers").out.startswith("HTTP/1.1 200")
-
-
-def test_names_a_crawl_that_the_source_lacks(command: Command) -> None:
-    ran = command("get", "example.com", "--crawl", "2093-01", "--quiet")
-    assert (ran.status, ran.out) == (2, "")
-    assert ran.err.startswith("catalogue: there is no crawl CC-MAIN-2093-01; ")

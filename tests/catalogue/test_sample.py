@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
-from shutil import copytree
 
 import duckdb
 import pyarrow as pa
@@ -27,7 +26,7 @@ from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import random_patterns
-from tests.support.amounts import EXAMPLES, in_part, in_soak
+from tests.support.amounts import EXAMPLES, in_part
 from tests.support.commands import Command
 from tests.support.crawls import BARE, CRAWL, bare_crawl, crawl_of, harvest_footers, table
 from tests.support.mirrors import read_footer
@@ -91,23 +90,6 @@ def test_smaller_sample_is_the_start_of_a_larger_one(harvested: Catalogue, crawl
     assert list(large.columns) == [*COLUMNS, "crawl", "subset"]
 
 
-def test_does_not_depend_on_stored_page_indexes(
-    harvested: Catalogue, untaught_data: Path, settings: Settings, whole_crawls: list[str], tmp_path: Path
-) -> None:
-    data = copytree(untaught_data, tmp_path / "data")
-    with catalogue.open(data, settings=settings) as taught:
-        crawls = ["CC-MAIN-2018-05", whole_crawls[-1]]
-        taught.captures("*.com", crawls=crawls, subsets="all").count()
-        taught.backfill(crawls=crawls).run()
-        one, other = (
-            each.sample(
-                each.captures("*", crawls=crawls, columns=COLUMNS, where="fetch_status = 200", subsets="all"), 25
-            ).to_arrow()
-            for each in (taught, harvested)
-        )
-        assert one == other
-
-
 def test_does_not_depend_on_bounds_that_a_backfill_found(tmp_path: Path, settings: Settings) -> None:
     settings = replace(settings, source=str(bare_crawl(tmp_path / "mirror")))
     samples = []
@@ -143,30 +125,6 @@ def test_fetches_each_page_once(mirror: Path, tmp_path: Path, crawl: str, cache_
         for ranges in fetched.values():
             inorder = sorted(ranges)
             assert all(a[1] < b[0] for a, b in pairwise(inorder))
-
-
-@in_soak
-def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:
-    """One page a column for each row, and the requests that the plan says."""
-    rows = table([f"com,example)/{number:07}" for number in range(200_000)])
-    source = crawl_of(tmp_path / "source", rows, data_page_size=200_000, row_group_size=100_000, compression="none")
-    with LoopbackServer(source) as server:
-        settings = fast(server, tmp_path, cache_size=0)
-        with catalogue.open(tmp_path / "data", settings=replace(settings, bandwidth=1e5, latency=0.001)) as cat:
-            cat.harvest("CC-MAIN-2022-33")
-            sample = cat.sample(cat.captures("*", columns=["url"], subsets="all"), 6)
-            plans: list[ReadPlan] = []
-            before = cat.requests
-            found = [row["url"] for batch in sample.batches(plans.append) for row in batch.to_pylist()]
-            made = cat.requests - before
-    estimate, plan = plans
-    assert estimate.estimated
-    assert not plan.estimated
-    assert plan.exact
-    assert made == len(estimate.indexes) + plan.requests
-    assert plan.rows == len(set(found)) == 6
-    assert 6 <= plan.pages <= 12
-    assert plan.bytes < 12 * 250_000  # of ten million
 
 
 def test_limits_captures_of_each_value(harvested: Catalogue, all_rows: pa.Table, crawl: str) -> None:

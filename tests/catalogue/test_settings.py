@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,16 +12,7 @@ from platformdirs import user_config_path
 
 import catalogue
 from catalogue.errors import QueryError
-from catalogue.settings import (
-    COLLINFO_SOURCE,
-    DEFAULT_SOURCE,
-    HOSTS,
-    Host,
-    Settings,
-    install_command,
-    load_settings,
-    package_version,
-)
+from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, HOSTS, Host, Settings, install_command, load_settings
 from catalogue.source.open import open_source
 
 FIRST, SECOND = HOSTS
@@ -155,9 +147,8 @@ def test_recognizes_common_crawl_with_and_without_slash(source: str, *, expected
 
 
 def test_user_agent_names_tool_and_contact() -> None:
-    assert load_settings().user_agent == f"commoncrawl-catalogue/{package_version()} (no contact set)"
+    assert re.fullmatch(r"commoncrawl-catalogue/\d\S* \(no contact set\)", load_settings().user_agent)
     assert load_settings(contact="a@example.org").user_agent.endswith(" (a@example.org)")
-    assert package_version()[0].isdecimal()
 
 
 _CHECKOUT = {"url": "file:///a%20checkout", "dir_info": {}}
@@ -201,9 +192,6 @@ def test_install_command_depends_on_the_installation(
     (tmp_path / environment).mkdir(parents=True)
     (tmp_path / environment / file).write_text(_RECEIPT)
     assert install_command("serve", tmp_path / environment) == command.replace("{python}", sys.executable)
-
-
-# ---- hosts ----
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from catalogue.cdx.lines import lines_of
 from catalogue.cdx.rows import captures_of, written_lines
 from catalogue.errors import BadCdx
 from tests.cdx.test_rows import CRAWL, FAULTS, FIELDS, FILE, SHARD, line
-from tests.support.amounts import part_of
 
 
 def found(*lines: bytes) -> FoundLines:
@@ -90,9 +89,3 @@ def test_lines_are_those_of_their_rows(
         for change in changes
     ]
     assert written_lines(CRAWL, found(*lines)) == lines_of(captures_of(CRAWL, [found(*lines)]))
-
-
-def test_lines_of_every_crawl(scanned: dict[str, list[bytes]]) -> None:
-    for crawl, lines in part_of(scanned.items(), 3):
-        every = FoundLines(SHARD, 17927, 1, b"".join(lines))
-        assert written_lines(crawl, every) == lines_of(captures_of(crawl, [every]))

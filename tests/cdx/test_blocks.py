@@ -64,16 +64,6 @@ def test_finds_the_lines_that_a_scan_finds(
     assert b"".join(each.data for each in found) == b"".join(expected)
 
 
-def test_finds_several_intervals_in_a_block() -> None:
-    lines = [f"com,{host})/ 20220801000000 {{}}" for host in "abcdefgh"]
-    index = make_index(CRAWL, lines)
-    listed, shard = index.parsed(), index.files[index.shards[0]]
-    (read,) = listed.reads(range(1))
-    asked = [exact_interval(f"com,{host})/".encode()) for host in "aceh"] + [prefix_interval(b"com,z")]
-    found = list(find_lines(listed, read, shard, len(shard), Intervals(asked)))
-    assert [(each.line, texts([each])) for each in found] == [(n, [lines[n - 1]]) for n in (1, 3, 5, 8)]
-
-
 def test_finds_many_intervals_of_any_kind_in_a_block() -> None:
     lines = [f"com,{number:03})/ 20220801000000 {{}}" for number in range(300)]
     data = "".join(f"{line}\n" for line in lines).encode()
@@ -190,26 +180,6 @@ def test_a_line_without_blanks_is_found_by_its_text() -> None:
     block = Block("cdx-00000.gz", 0, b"com,a)/ 20220801000000 {}\ncom,b)/\ncom,c)/ 20220801000000 {}\n")
     (found,) = block.find(Intervals([exact_interval(b"com,b)/")]))
     assert (found.line, found.data) == (2, b"com,b)/\n")
-
-
-@given(data=st.data())
-def test_flipped_bits_of_shards_and_places_are_errors_or_harmless(data: st.DataObject) -> None:
-    path = data.draw(st.sampled_from([*INDEX.shards, list_path(CRAWL)]))
-    content = bytearray(INDEX.files[path])
-    places = [at for at in range(len(content)) if path != list_path(CRAWL) or is_place(INDEX.cluster, at)]
-    content[data.draw(st.sampled_from(places))] ^= 1 << data.draw(st.integers(0, 7))
-    damaged = CdxIndex(CRAWL, INDEX.files | {path: bytes(content)})
-    interval = exact_interval(f"com,{data.draw(st.sampled_from('abcd'))})/".encode())
-    try:
-        found = damaged.find(damaged.parsed(), interval)
-    except BadCdx:
-        return
-    assert found == INDEX.find(INDEX.parsed(), interval)
-
-
-def is_place(cluster: bytes, at: int) -> bool:
-    """Whether a byte of a list is after key and time."""
-    return b"\t" in cluster[cluster.rfind(b"\n", 0, at) + 1 : at + 1]
 
 
 def test_equal_lines_are_not_removed() -> None:

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.cluster import make_list
-from catalogue.cdx.cluster import BlockList, BlockRead, key_of, parse_blocks, parse_pieces
+from catalogue.cdx.cluster import BlockList, BlockRead, parse_blocks, parse_pieces
 from catalogue.errors import BadCdx
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
-from tests.support.cdx_indexes import CdxIndex, make_index
+from tests.support.cdx_indexes import make_index
 from tests.support.served_lists import BLOCKS, CRAWL, PATH, served
 
 FOLDER = f"cc-index/collections/{CRAWL}/indexes"
@@ -28,16 +27,6 @@ A, B, C = (exact_interval(b"com,%b)/" % letter) for letter in (b"a", b"b", b"c")
 
 def parsed(*lines: bytes) -> BlockList:
     return parse_blocks(CRAWL, b"".join(lines or LINES))
-
-
-def test_has_the_blocks_of_the_lines() -> None:
-    found = parsed()
-    assert [found.key(place) for place in range(5)] == [b"com,a)/", *[b"com,b)/"] * 3, b"com,c)/"]
-    assert found.first(2) == b"com,b)/ 20220802000000"
-    assert [found.path(place) for place in (0, 4)] == [f"{FOLDER}/cdx-00000.gz", f"{FOLDER}/cdx-00001.gz"]
-    assert [found.extent(place) for place in (2, 3)] == [ByteRange(150, 220), ByteRange(0, 80)]
-    assert [found.ends_shard(place) for place in range(5)] == [False, False, True, False, True]
-    assert [found.number(place) for place in range(5)] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +108,7 @@ FAULTS: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
     ),
     "a sixth field": (lambda lines: [lines[0][:-1] + b"\t1\n", *lines[1:]], "is not a line"),
     "CRLF": (lambda lines: [lines[0][:-1] + b"\r\n", *lines[1:]], "is not a line"),
+    "a byte order mark": (lambda lines: [b"\xef\xbb\xbf" + lines[0], *lines[1:]], "is not a line"),
     "a blank line": (lambda lines: [lines[0], b"\n", *lines[1:]], "byte 44 (line 2): b'' is not a line"),
     "a blank in the key": (lambda lines: [lines[0].replace(b"a)", b"a )"), *lines[1:]], "is not a line"),
     "a control character in the key": (lambda lines: [lines[0].replace(b"a)", b"a\1)"), *lines[1:]], "is not a line"),
@@ -151,34 +141,6 @@ def test_keys_with_other_characters() -> None:
     lines = ["com,a)/é 20220801000000 {}", "com,a)/日本 20220801000000 {}", 'com,b)/"x" 20220801000000 {}']
     found = make_index(CRAWL, lines, lines_a_block=1).parsed()
     assert [found.key(place).decode() for place in range(3)] == ["com,a)/é", "com,a)/日本", 'com,b)/"x"']
-
-
-@pytest.fixture(scope="module")
-def lines() -> list[bytes]:
-    return make_list(200, shards=7).splitlines(keepends=True)
-
-
-@given(data=st.data())
-def test_parses_parts_as_the_complete_list(lines: list[bytes], data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, 199))
-    stop = data.draw(st.integers(start + 1, 200))
-    whole, part = (
-        parse_blocks(CRAWL, b"".join(lines)),
-        parse_blocks(CRAWL, b"".join(lines[start:stop]), start=sum(map(len, lines[:start])), ends=stop == 200),
-    )
-    assert [whole.first(place) for place in range(start, stop)] == [part.first(place) for place in range(len(part))]
-    assert (part.begins, part.ends) == (start == 0, stop == 200)
-
-
-def test_lists_of_all_crawls(indexes: list[CdxIndex]) -> None:
-    for index in indexes:
-        found = index.parsed()
-        assert len(found) == index.cluster.count(b"\n")
-        assert found.key(0) == key_of(index.cluster)
-        reads = found.reads(found.blocks_for(EVERYTHING))
-        assert [(read.path, read.range.start, read.range.end) for read in reads] == [
-            (path, 0, len(index.files[path])) for path in index.shards
-        ]
 
 
 def between(line: bytes, cut: int, text: bytes) -> bytes:
@@ -219,14 +181,3 @@ def test_errors_of_a_wrong_line_name_the_file(
     except BadCdx as error:
         errors.append(str(error))
     assert all(PATH in error for error in errors)
-
-
-@pytest.mark.parametrize("number", [0, BLOCKS // 2, BLOCKS - 1])
-def test_rejects_byte_order_marks(listed: bytes, blocks: BlockList, number: int) -> None:
-    lines = listed.splitlines(keepends=True)
-    lines[number] = b"\xef\xbb\xbf" + lines[number]
-    data = b"".join(lines)
-    with served(data) as server, pytest.raises(BadCdx, match=re.escape(PATH)):
-        server.search(shards=300).find(exact_interval(blocks.key(number)))
-    with pytest.raises(BadCdx, match=re.escape(PATH)):
-        [*parse_pieces(CRAWL, [data], len(data), shards=300)]

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.cdx.lines import Output, lines_of, write_lines
-from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.commoncrawl.schema import SCHEMA
 
 ROW: dict[str, Any] = {
@@ -95,18 +94,6 @@ def test_leaves_out_missing_values() -> None:
 def test_writes_no_lines_without_rows() -> None:
     empty = pa.RecordBatch.from_pylist([], schema=SCHEMA)
     assert [write_lines(lines_of(empty), output) for output in Output] == [b"", b"", b""]
-
-
-@pytest.mark.parametrize(
-    ("time", "digits"),
-    [
-        (datetime(2022, 1, 31, 23, 59, 59, 999_000, tzinfo=UTC), "20220131235959"),
-        (datetime(1969, 12, 31, 23, 59, 59, 1_000, tzinfo=UTC), "19691231235959"),
-        (datetime(1, 2, 3, 4, 5, 6, tzinfo=UTC), "00010203040506"),
-    ],
-)
-def test_times_have_14_digits_in_utc(time: datetime, digits: str) -> None:
-    assert fields_of(ROW | {"fetch_time": time})["timestamp"] == digits == format_timestamp(time)
 
 
 @pytest.mark.parametrize(

@@ -78,23 +78,6 @@ def test_later_searches_start_with_what_was_stored(listed: bytes, blocks: BlockL
 
 
 @in_part(3)
-@pytest.mark.parametrize("subsets", [SUBSETS, ("warc",), ("warc", "robotstxt")])
-def test_predictions_from_row_groups_save_requests(listed: bytes, blocks: BlockList, subsets: tuple[str, ...]) -> None:
-    predict = predict_from(row_groups(blocks, subsets), subsets)
-    first, second = [], []
-    with served(listed) as server:
-        for one, other in zip(sample(blocks, 15), sample(blocks, 15, 2), strict=True):
-            search = server.search(predict=predict)
-            check(search, blocks, one)
-            first.append(server.cost())
-            check(search, blocks, other)
-            second.append(server.cost()[0])
-    assert max(requests for requests, _ in first) == 2  # the first probe corrects the estimated size
-    assert sum(size for _, size in first) <= 15 * 100_000
-    assert max(second) <= 2
-
-
-@in_part(3)
 @pytest.mark.parametrize("wrong", [0.01, 0.9, 1.001, 1.02, 3, 1_000_000])
 def test_wrong_estimates_of_the_size_cost_few_requests(listed: bytes, blocks: BlockList, wrong: float) -> None:
     share, size, _ = predict_from(row_groups(blocks))
@@ -117,16 +100,6 @@ def test_estimated_sizes_of_invalid_lists(data: bytes, share: float) -> None:
             with pytest.raises(BadCdx, match=r"is empty|is not the end of a line"):
                 search.find(exact_interval(b"com,a)/"))
             assert server.cost()[0] <= 2
-
-
-def test_predictions_from_another_crawl_save_requests(listed: bytes, blocks: BlockList) -> None:
-    other = parse_blocks("CC-MAIN-2022-27", make_list(BLOCKS // 3, seed=2))
-    with served(listed) as server:
-        for interval in sample(blocks, 4):
-            check(server.search(predict=Predictor(other.share)), blocks, interval)
-            requests, size = server.cost()
-            assert requests <= 6
-            assert size <= 800_000
 
 
 def test_predict_from_row_groups() -> None:

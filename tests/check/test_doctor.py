@@ -20,7 +20,8 @@ from catalogue.source.open import credentials_from, environment_settings
 from tests.cli.test_cli import sentence
 from tests.support import canaries
 from tests.support.commands import Command
-from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, on_suffixes, only, seeded
+from tests.support.fault_kinds import on_suffixes
+from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, only, seeded
 from tests.support.miniatures import OLD
 from tests.support.mirrors import read_footer
 

@@ -4,7 +4,6 @@ import gzip
 import json
 import zlib
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,6 @@ from catalogue.commoncrawl.crawls import (
 from catalogue.commoncrawl.datasets import IndexFile, index_file, is_manifest_path, manifest_path, parse_manifest
 from catalogue.commoncrawl.gzip_members import MAX_DOCUMENT
 from catalogue.errors import BadManifest, QueryError, UnknownCrawl
-from tests.support.mirrors import index_paths
 
 CRAWL = "CC-MAIN-2022-05"
 ROOT = f"cc-index/table/cc-main/warc/crawl={CRAWL}"
@@ -73,16 +71,6 @@ def test_index_file_paths() -> None:
 )
 def test_rejects_other_paths(path: str) -> None:
     assert index_file(path) is None
-
-
-def test_every_manifest_of_the_mirror_lists_its_files(mirror: Path) -> None:
-    listed = parse_collinfo((mirror / "collinfo.json").read_bytes())
-    crawls = [*filter(has_columnar_index, listed)]
-    files = [file for crawl in crawls for file in parse_manifest(crawl, (mirror / manifest_path(crawl)).read_bytes())]
-    assert sorted(file.path for file in files) == sorted(
-        path.relative_to(mirror).as_posix() for path in index_paths(mirror)
-    )
-    assert {file.subset for file in files} == set(SUBSETS)
 
 
 def test_files_are_listed_once_in_order() -> None:
@@ -170,9 +158,6 @@ def test_skips_items_of_another_form() -> None:
 def test_rejects_invalid_lists_of_crawls(data: bytes, reason: str) -> None:
     with pytest.raises(BadManifest, match=reason):
         parse_collinfo(data)
-
-
-# Names of crawls, and the words that select them
 
 
 @pytest.mark.parametrize(

@@ -81,12 +81,6 @@ def test_captures_of_the_requested_url_in_any_crawl(cat: Catalogue) -> None:
     ]
 
 
-def test_lists_with_blank_lines_and_comments(cat: Catalogue, tmp_path: Path) -> None:
-    (tmp_path / "urls.txt").write_text(f"\n\n# comment\n{WWW2}\n\n{WWW3}\n")
-    rows = cat.join(tmp_path / "urls.txt", how="inner", crawls=[OLD, NEWER]).to_arrow().to_pylist()
-    assert sorted((row["row_id"], row["exact"]) for row in rows) == [(4, True)] * 2 + [(6, False)] * 4
-
-
 def test_results_have_the_column_where_urls_are_compared(cat: Catalogue) -> None:
     def rows(urls: list[str], how: str, **more: Any) -> pa.Table:
         return cat.join(urls, how=how, crawls=[OLD, NEWER], **more).to_arrow()

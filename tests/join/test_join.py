@@ -21,7 +21,7 @@ from catalogue.progress import Report
 from catalogue.query.query import QueryOptions
 from catalogue.settings import Settings
 from catalogue.surt import Match, parse_pattern, same_url, url_surtkeys
-from tests.support.amounts import EXAMPLES, in_part, in_soak
+from tests.support.amounts import EXAMPLES, in_part
 from tests.support.crawls import CRAWL, crawl_of, table
 
 COLUMNS = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
@@ -209,14 +209,6 @@ def test_any_sizes(both: Catalogue, oracle: Oracle, seed: int, tmp_path: Path) -
     how = chance.choice(KINDS)
     done = run(both, texts, tmp_path / "out", how, sizes=sizes, crawls=oracle.crawls)
     assert of_result(done) == expected(oracle, texts, how, Match.EXACT)
-
-
-@in_soak
-def test_filters(both: Catalogue, rows: pa.Table, some: Oracle, tmp_path: Path) -> None:
-    texts = texts_of(some, 40, seed=3)
-    right = Oracle(rows.filter(pc.equal(rows["fetch_status"], 200)), some.crawls)
-    done = run(both, texts, tmp_path / "out", "inner", status="200", crawls=some.crawls)
-    assert of_result(done) == expected(right, texts, "inner", Match.EXACT)
 
 
 @in_part(2)

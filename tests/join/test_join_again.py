@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -128,14 +127,6 @@ def test_one_key_of_many_patterns(both: Catalogue, oracle: Oracle, crawl: str, t
 
 
 @in_soak
-def test_equal_lines(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
-    texts = ["example.com"] * 50 + ["org"] * 30
-    for how, match in (("inner", Match.HOST), ("latest", Match.DOMAIN), ("crawls", Match.DOMAIN)):
-        found = run(both, texts, tmp_path / how, how, match, crawls=crawl)
-        assert of_result(found) == expected(oracle, texts, how, match)
-
-
-@in_soak
 def test_lost_parts_are_read_again(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
     texts = texts_of(oracle, 40, seed=7)
     output = tmp_path / "crawl=CC-MAIN-1999-01" / "found[1]*"  # DuckDB would see patterns and columns in it
@@ -245,25 +236,6 @@ def test_slices_are_read_by_the_other_index(
         f"the CDX index of {crawl} cannot be used, so the columnar index answers"
     ]
     assert of_result(found) == expected(oracle, texts, how, Match.EXACT)
-
-
-@in_soak
-def test_subset_that_is_not_stored(whole_mirror: Path, both: Catalogue, rows: pa.Table, tmp_path: Path) -> None:
-    crawl = both.session.metadata().crawls[-1]
-    texts = texts_of(Oracle(rows, [crawl]), 30, seed=10)
-    moved = replace(both.session.settings, source=str(whole_mirror))
-    with catalogue.open(tmp_path / "data", settings=moved) as cat:
-        cat.harvest(crawl, subsets="warc")
-        found = run(cat, texts, tmp_path / "out", "anti", subsets=["warc", "robotstxt"], index="columnar", crawls=crawl)
-        assert not found.complete
-        assert "robotstxt" in found.problems[0]
-        assert not found.rows
-        cat.harvest(crawl, index="cdx")
-        for subset in ("robotstxt", "warc"):
-            some = Oracle(rows.filter(pc.equal(rows["subset"], subset)), [crawl])
-            found = run(cat, texts, tmp_path / subset, "inner", subsets=subset, index="cdx", crawls=crawl)
-            assert found.complete
-            assert of_result(found) == expected(some, texts, "inner", Match.EXACT)
 
 
 @in_part(2)

@@ -20,7 +20,7 @@ from catalogue import Catalogue
 from catalogue.cli.input_files import captures_in
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS, Capture, capture_of
 from catalogue.demo import LoopbackServer
-from catalogue.errors import BadDocument, QueryError, SourceUnavailable
+from catalogue.errors import BadDocument, QueryError
 from catalogue.output.ledger import Ledger
 from catalogue.records.fetch_records import FailedRecord, fetch_records, record_fetches
 from catalogue.records.record import Record
@@ -73,14 +73,6 @@ def test_reports_defective_records_and_does_not_write_them(
             again = cat.fetch(rows, tmp_path / "out.warc.gz")
             assert again.failed.keys() == bad.keys()
             assert len(server.log) == before  # permanent failures are not requested again
-
-
-def test_gives_up_a_closed_source(settings: Settings, rows: Rows) -> None:
-    source = open_source(settings.source, settings)
-    source.close()
-    fetches = record_fetches(map(capture_of, rows), max_gap=0)
-    with pytest.raises(SourceUnavailable):
-        list(fetch_records(fetches, source, lambda record: record))
 
 
 def test_remembers_failures_of_the_same_capture_only(settings: Settings, tmp_path: Path, rows: Rows) -> None:
@@ -205,16 +197,6 @@ def test_command_fetches_patterns_and_captures(
     part = harvested.captures("example.com", crawls=crawl).count()
     others = f"{rows.num_rows - part:,} of other queries"
     assert (ran.status, ran.err) == (0, f"{part} records in a.warc.gz, which also has {others}\n")
-
-
-def test_command_reports_lost_records(asking: Command, tmp_path: Path, rows: Rows) -> None:
-    row = {name: str(value) for name, value in rows[0].items()}
-    lost = row | {"warc_filename": "crawl-data/gone.warc.gz"}
-    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(lost) + "\n")
-    ran = asking("fetch", "--captures", "rows.jsonl", "-o", "a.warc.gz")
-    assert (ran.status, "1 record in a.warc.gz\n" in ran.err) == (1, True)
-    assert "catalogue: not fetched: " in ran.err
-    assert len(records_in(tmp_path / "a.warc.gz")) == 1
 
 
 def arrow_stream(table: pa.Table) -> bytes:

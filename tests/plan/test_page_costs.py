@@ -20,7 +20,7 @@ from catalogue.parquet.model import RowGroup
 from catalogue.plan.requests import Purpose
 from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
-from tests.read.test_answers import Scan, rows_of, scanned
+from tests.read.test_answers import scanned
 from tests.read.test_page_answers import COLUMNS, priced, sorted_crawl
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.mirrors import read_footer
@@ -193,23 +193,3 @@ def test_limit_reads_enough_pages(cat: Catalogue, server: LoopbackServer) -> Non
     assert few.to_arrow() == every.slice(0, 5)
     sent = sum(exchange.sent_bytes for exchange in server.log[before:])
     assert 0 < sent <= plan.bytes < all_of_it.plan.bytes / 3
-
-
-def test_reads_each_page_once_for_many_urls(cat: Catalogue, server: LoopbackServer, all_rows: pa.Table) -> None:
-    crawl = sorted_crawl(cat)
-    mine = of_crawl(all_rows, crawl)
-    urls = random.Random(4).sample(sorted(set(mine.column("url").to_pylist())), 300)
-    scan = Scan(mine)
-    with scan.connection:
-        expected = scan([parse_pattern(url) for url in urls])
-    for _ in range(2):
-        found = cat.captures(urls, crawls=crawl, subsets="warc", columns=COLUMNS)
-        plan = found.fetch_indexes()
-        before = len(server.log)
-        rows = found.to_arrow()
-        made = server.log[before:]
-        assert rows_of(rows, COLUMNS) == rows_of(expected, COLUMNS)
-        assert len(made) == plan.requests < len(urls)
-        ranges = sorted((exchange.path, exchange.range) for exchange in made)
-        assert len(set(ranges)) == len(ranges)
-        assert sum(exchange.sent_bytes for exchange in made) == plan.bytes

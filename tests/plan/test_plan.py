@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import pickle
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from shutil import copytree
@@ -19,7 +18,6 @@ import catalogue
 from catalogue.commoncrawl.datasets import index_file
 from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested, QueryError
-from catalogue.parquet.model import Bounds, Order
 from catalogue.plan.plan import READS
 from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.filters import Moment, time_bounds
@@ -29,7 +27,7 @@ from catalogue.settings import Settings
 from catalogue.source.byte_ranges import ByteRange, coalesce
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.surt import KeyInterval, exact_interval, merge, parse_pattern, prefix_interval
+from catalogue.surt import merge, parse_pattern
 from catalogue.tables.crawl_table import FileMetadata
 from tests.cli.test_cli_pages import ASKED, SLOW
 from tests.plan.test_page_costs import LARGE, large
@@ -39,28 +37,6 @@ from tests.support.mirrors import read_footer
 from tests.support.plans import plan_reads
 
 __all__ = ["large"]  # a fixture
-
-
-def signed(key: bytes) -> list[int]:
-    return [byte - 256 if byte > 127 else byte for byte in key]
-
-
-@given(
-    st.lists(st.binary(min_size=1, max_size=3), min_size=1),
-    st.lists(st.text("a\x7fb", min_size=1, max_size=2).map(str.encode), min_size=1, max_size=3),
-    st.sampled_from([exact_interval, prefix_interval]),
-)
-def test_near_is_safe_for_signed_bounds(
-    group: list[bytes], asked: list[bytes], interval_of: Callable[[bytes], KeyInterval]
-) -> None:
-    """Old writers compared bytes as signed; whatever the keys, no group that holds one may be ruled out."""
-    low, high = min(group, key=signed), max(group, key=signed)
-    if not (low.isascii() and high.isascii()):
-        return  # such bounds are not believed, see catalogue.footer
-    intervals = Intervals(merge(interval_of(key) for key in asked))
-    for interval in intervals:
-        if any(key in interval for key in group):
-            assert interval in intervals.near(Bounds(low, high, Order.SIGNED))
 
 
 def a_held_file(mirror: Path) -> FileMetadata:
@@ -74,34 +50,6 @@ def a_held_file(mirror: Path) -> FileMetadata:
 def question(*patterns: str, **more: object) -> ResolvedQuery:
     intervals = merge(i for p in patterns for i in parse_pattern(p).intervals)
     return dataclasses.replace(ResolvedQuery(Intervals(intervals), patterns), **more)  # type: ignore[arg-type]
-
-
-def test_reads_only_chunks_of_requested_columns(mirror: Path) -> None:
-    stored = a_held_file(mirror)
-    # A second wave costs something, requests nothing to speak of.
-    cost, asked = Cost(rate=None, latency=1e-8), question("*", columns=("url", "fetch_status"))
-    plan = plan_reads(asked, [stored], cost=cost, considered=1)
-    chunks = {
-        (group.ordinal, name): group.chunks[name].range
-        for group in stored.footer.row_groups
-        for name in ("url_surtkey", "url", "fetch_status")
-    }
-    parts = [part for wave in plan.waves for fetch in wave for part in fetch.parts]
-    assert {(part.row_group, part.column): part.range for part in parts} == chunks
-    assert {part.purpose for part in parts} == {Purpose.CHUNK}
-    assert all(part.range in fetch.range for wave in plan.waves for fetch in wave for part in fetch.parts)
-    adjacent = coalesce(chunks.values(), max_gap=0, max_length=1 << 40)
-    assert plan.requests == len(adjacent)
-    assert plan.bytes == sum(len(chunk) for chunk in chunks.values())
-
-
-def test_merges_ranges_by_cost(mirror: Path) -> None:
-    stored = a_held_file(mirror)
-    ask = question("*", columns=("warc_segment",))
-    scarce = plan_reads(ask, [stored], cost=Cost(rate=1.0, bandwidth=1e9), considered=1)
-    plenty = plan_reads(ask, [stored], cost=Cost(rate=None, latency=0.0), considered=1)
-    assert scarce.requests == 1 < plenty.requests
-    assert scarce.bytes > plenty.bytes
 
 
 def test_row_groups_without_bounds_might_match_and_without_keys_do_not(mirror: Path) -> None:
@@ -264,9 +212,6 @@ def test_reports_row_groups_that_cannot_be_pruned(harvested: catalogue.Catalogue
     assert not any("cannot be pruned" in warning for warning in some.warnings)
 
 
-# The plan as a table for other engines
-
-
 def test_table_lists_the_ranges_of_the_plan(harvested: catalogue.Catalogue) -> None:
     for patterns in ("*.de", "*.com"):
         found = harvested.captures(patterns, columns=["url", "fetch_status"])
@@ -318,9 +263,6 @@ def test_command_writes_the_table(asking: Command, settings: Settings, tmp_path:
         refused = asking("plan", "*.de", *words)
         assert refused.status == 2
         assert len(refused.err.splitlines()) == 1
-
-
-# One request for parts that are close, and one read for parts of a cached range
 
 
 ranges = st.builds(lambda start, length: ByteRange(start, start + length), st.integers(0, 200), st.integers(1, 20))

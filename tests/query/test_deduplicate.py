@@ -2,7 +2,6 @@
 
 import random
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import pyarrow as pa
@@ -101,13 +100,7 @@ def test_rejects_invalid_columns(harvested: Catalogue) -> None:
         harvested.captures("*", unique="url", limit=5).count_by_crawl()
 
 
-def test_command_deduplicates(untaught_data: Path, mirror: Path, harvested: Catalogue, tmp_path: Path) -> None:
-    asking = Command(copytree(untaught_data, tmp_path / "data"), str(mirror), tmp_path)
-    expected = harvested.captures("*.org", latest=True).to_arrow()
-    ran = asking("query", "*.org", "--latest", "--columns", "url_surtkey,fetch_time")
-    assert ran.status == 0
-    assert [row["url_surtkey"] for row in ran.json_lines()] == expected.column("url_surtkey").to_pylist()
-    assert asking("query", "*.org", "--latest", "--count").out == f"{expected.num_rows}\n"
+def test_command_refuses_parts_without_duplicates(asking: Command, tmp_path: Path) -> None:
     refused = asking("query", "*.org", "--unique", "digest", "-o", f"{tmp_path}/folder/")
     assert refused.status == 2
     assert "leave out --limit, --unique and --latest" in refused.err

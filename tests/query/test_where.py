@@ -4,7 +4,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from random import Random
 
 import duckdb
 import pyarrow as pa
@@ -32,15 +31,6 @@ def test_keeps_matching_rows(connection: duckdb.DuckDBPyConnection) -> None:
     assert matching("true -- all", rows, connection).equals(rows)
     assert matching("false", rows, connection).num_rows == 0
     assert matching("url = 'a' --) OR (true", rows, connection)["url"].to_pylist() == ["a"]
-
-
-def test_keeps_order_and_columns(connection: duckdb.DuckDBPyConnection) -> None:
-    numbers = [*range(150_000)]
-    Random(1).shuffle(numbers)
-    rows = rows_of(warc_record_offset=numbers, url=[str(number) for number in numbers])
-    found = matching("warc_record_offset % 3 = 0", rows, connection)
-    assert found.column_names == rows.column_names
-    assert found["warc_record_offset"].to_pylist() == [number for number in numbers if number % 3 == 0]
 
 
 def test_compares_text_by_bytes(connection: duckdb.DuckDBPyConnection) -> None:

@@ -17,7 +17,7 @@ from catalogue import Catalogue, Match
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.settings import Settings
 from catalogue.surt import Pattern, covers, parse_pattern
-from tests.support.amounts import EXAMPLES, in_part, in_soak
+from tests.support.amounts import EXAMPLES, in_part
 from tests.support.mirrors import whole_table
 
 PATTERNS = EXAMPLES // 2
@@ -176,15 +176,6 @@ def test_returns_every_column_of_every_era(harvested: Catalogue, all_rows: pa.Ta
     assert empty[0] == empty[1]
 
 
-@in_soak
-def test_queries_thousands_of_patterns(harvested: Catalogue, all_rows: pa.Table, scan: Scan) -> None:
-    texts = list(random_patterns(all_rows, 2000, seed=3))
-    patterns = [parse_pattern(text) for text in texts if not text.startswith("*.")]
-    expected = scan(patterns, columns=IDENTITY)
-    found = harvested.captures([pattern.text for pattern in patterns], columns=IDENTITY, subsets="all")
-    assert rows_of(found.to_arrow()) == rows_of(expected)
-
-
 CONDITIONS = [
     "fetch_status >= 400 AND content_mime_detected = 'text/html'",
     "fetch_status IN (301, 302) OR content_languages LIKE '%deu%'",
@@ -206,19 +197,6 @@ def test_where_equals_full_scans(harvested: Catalogue, scan: Scan, condition: st
     text, expected = next((text, expected) for text, expected in each if expected.num_rows)
     found = harvested.captures(text, where=condition, columns=LEAST, subsets="all")
     assert in_order(found.to_arrow(), LEAST).equals(in_order(expected, LEAST))
-
-
-@in_soak
-def test_times_equal_full_scans(harvested: Catalogue, all_rows: pa.Table) -> None:
-    columns, times = [*LEAST, "fetch_time"], all_rows.column("fetch_time")
-    chosen = random.Random(5).sample(sorted(pc.unique(times).to_pylist()), 4)
-    for form, unit, some in (("%Y%m%d%H%M%S", "second", chosen), ("%Y-%m-%d", "day", [chosen[0]] * 2)):
-        first, last = min(some), max(some)
-        found = harvested.captures("*", from_=f"{first:{form}}", to=f"{last:{form}}", columns=columns, subsets="all")
-        low, high, each = (pc.floor_temporal(at, unit=unit) for at in (*pa.array([first, last], times.type), times))
-        inside = all_rows.filter(pc.and_(pc.greater_equal(each, low), pc.less_equal(each, high)))
-        assert inside.num_rows
-        assert in_order(found.to_arrow(), columns).equals(in_order(inside, columns))
 
 
 def test_orders_by_key_time_and_crawl(harvested: Catalogue) -> None:

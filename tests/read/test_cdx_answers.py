@@ -18,7 +18,6 @@ from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.lines import COLUMNS, lines_of
 from catalogue.errors import BadCdx, FileChanged, NotFound, NotHarvested, QueryError
 from catalogue.settings import Settings
-from tests.support.amounts import in_part, in_soak
 from tests.support.block_lists import CRAWL, write_list
 from tests.support.cdx_indexes import make_index, read_index, replace_index
 from tests.support.commands import Command
@@ -33,31 +32,6 @@ def small_mirror(whole_mirror: Path, newest: str, tmp_path: Path) -> Path:
     """A copy of the CDX index of the newest crawl."""
     replace_index(tmp_path / "mirror", read_index(whole_mirror, newest))
     return tmp_path / "mirror"
-
-
-@in_part(3)
-@pytest.mark.parametrize(
-    "conditions",
-    [
-        *({"status": "2xx"}, {"mime": "text/html"}, {"lang": "deu"}),
-        {"where": "warc_record_length < 900 AND fetch_status >= 300", "subsets": "all"},
-        *({"from_": "2022", "to": "20220822"}, {"subsets": ["crawldiagnostics", "robotstxt"]}),
-        *({"ordered": True, "limit": 40}, {"unique": "url"}, {"exact_url": True}),
-    ],
-    ids=" ".join,
-)
-def test_conditions_hold_in_both_indexes(columnar: Catalogue, crawls: list[str], conditions: dict[str, Any]) -> None:
-    patterns = ["*.example.com"]
-    if "exact_url" in conditions:
-        urls = columnar.captures("*.example.com", columns=["url"], subsets="all").to_arrow().column("url").to_pylist()
-        patterns = random.Random(4).sample(sorted({url for url in urls if "*" not in url}), 20)
-    columns = ["url_surtkey"] if "unique" in conditions else ["url_surtkey", "fetch_time", "fetch_status"]
-    one, other = (
-        columnar.captures(patterns, crawls=crawls, columns=columns, index=index, **conditions).to_arrow()
-        for index in ("columnar", "cdx")
-    )
-    assert other.equals(one)
-    assert other.num_rows
 
 
 def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_path: Path) -> None:
@@ -108,31 +82,6 @@ def test_many_urls_read_each_block_once(columnar: Catalogue, newest: str) -> Non
         assert extent.start >= ends.get(path, 0)
         ends[path] = extent.end
     assert len(read) == other.plan.requests
-
-
-@in_soak
-def test_blocks_are_read_by_several_requests_where_requests_are_not_limited(
-    columnar: Catalogue, newest: str, tmp_path: Path
-) -> None:
-    (batch,) = (
-        columnar.captures("*.com", crawls=newest, columns=READ, ordered=True, subsets="all").to_arrow().to_batches()
-    )
-    replace_index(tmp_path / "mirror", make_index(newest, lines_of(batch)))
-    with FaultServer(tmp_path / "mirror") as server:
-        answers, requests = [], []
-        for rate in (None, 1000.0):
-            settings = Settings(source=server.url, cache_size=0, rate=rate, bandwidth=10_000, latency=0.01)
-            with catalogue.open(tmp_path / f"data-{rate}", settings=settings) as cat:
-                cat.harvest(newest, index="cdx")
-                found = cat.captures("*.com", crawls=newest, index="cdx", subsets="all")
-                server.reset()
-                answers.append(found.to_arrow())
-                assert len(server.log) == found.plan.requests
-                requests.append([(request.path, request.headers["range"]) for request in server.log])
-                some = cat.captures("*.com", crawls=newest, index="cdx", limit=1, subsets="all").plan
-                assert some.requests == len({path for path, _ in requests[-1]})  # one after another
-        assert answers[0] == answers[1]
-        assert len(requests[0]) > len(requests[1]) == len({path for path, _ in requests[1]})
 
 
 def test_first_question_needs_nothing_stored(small_mirror: Path, newest: str, tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import catalogue
 from catalogue import Catalogue
@@ -119,25 +117,6 @@ def test_rows_equal_a_scan(by_writer: Catalogue, where: str) -> None:
         return
     assert rows_of(found.to_arrow().select(COLUMNS)) == scan(TABLE, where)
     assert by_writer.captures("*", where=where).count() == len(scan(TABLE, where))
-
-
-KINDS = sorted({kind for kind in TABLE.column("kind").to_pylist() if kind} | {"", "nowhere", "rara"})
-COMPARED = st.one_of(
-    st.sampled_from(KINDS).map(lambda kind: ("kind", f"'{kind}'")),
-    st.integers(-9, 30).map(lambda number: ("number", str(number))),
-)
-OPERATORS = st.sampled_from(["=", "<", "<=", ">", ">=", "<>", "IS DISTINCT FROM"])
-
-
-@in_part(3)
-@pytest.mark.parametrize("by_writer", ["pyarrow", "dictionaries that overflow", "polars"], indirect=True)
-@given(st.lists(st.tuples(COMPARED, OPERATORS, st.booleans()), min_size=1, max_size=3))
-def test_random_conditions_equal_a_scan(by_writer: Catalogue, parts: list[tuple[tuple[str, str], str, bool]]) -> None:
-    where = " AND ".join(
-        f"({'NOT ' if negated else ''}({name} {operator} {value}))" for (name, value), operator, negated in parts
-    )
-    found = by_writer.captures("*", where=where, columns=COLUMNS)
-    assert rows_of(found.to_arrow().select(COLUMNS)) == scan(TABLE, where)
 
 
 def test_view_has_the_values_of_dictionaries() -> None:

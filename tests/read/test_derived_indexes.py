@@ -1,11 +1,9 @@
 """Stores with page indexes that earlier versions derived by reading."""
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +18,7 @@ from catalogue.store.database import Store
 from catalogue.store.schema import index_key
 from tests.harvest.test_backfill import without_statistics
 from tests.support.amounts import in_part
-from tests.support.crawls import CRAWL, crawl_of, harvest_footers, table
+from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.page_indexes import encode_column_index, packed_as_derived
 
 ROWS, GROUPS = 1000, 5
@@ -29,15 +27,14 @@ STREAMS = [f"com,host{n % 2})/{n // 2:05}" for n in range(ROWS * GROUPS)]
 COLUMNS = [KEY_COLUMN, "url", "fetch_status"]
 
 
-@pytest.fixture(params=["without bounds", "with bounds", "with bounds and page index"])
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    def change(path: Path) -> None:
-        if request.param == "without bounds":
-            path.write_bytes(without_statistics(path.read_bytes()))
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A file of which neither the bounds of row groups nor page indexes are known."""
 
-    pages: dict[str, Any] = {"write_page_index": request.param.endswith("page index"), "data_page_size": 1 << 11}
-    rows = table(STREAMS)
-    return crawl_of(tmp_path / "source", rows, change=change, write_batch_size=100, row_group_size=ROWS, **pages)
+    def change(path: Path) -> None:
+        path.write_bytes(without_statistics(path.read_bytes()))
+
+    return crawl_of(tmp_path / "source", table(STREAMS), change=change, row_group_size=ROWS, write_page_index=False)
 
 
 def derive(ordinal: int) -> bytes:
@@ -68,30 +65,6 @@ def opened(source: Path, data: Path, settings: Settings) -> Iterator[Catalogue]:
         yield cat
 
 
-@in_part(3)
-def test_answers_do_not_change(source: Path, settings: Settings, tmp_path: Path) -> None:
-    with opened(source, tmp_path / "data", settings) as cat:
-        harvest_footers(cat)
-    store_derived(tmp_path / "data", source)
-    found = random.Random(1).sample(STREAMS, 5)
-    with opened(source, tmp_path / "data", settings) as cat:
-        assert cat.pages().empty
-        for pages in (False, True):
-            if pages:  # those of the file replace derived ones
-                cat.harvest(CRAWL, pages=True)
-                written = bool(cat.files().has_page_index.all())
-                assert cat.pages().num_rows.sum() == ROWS * GROUPS * written
-            for key in found:
-                host, path = key[4:9], key.partition("/")[2]
-                rows = cat.captures(f"{host}.com/{path}", columns=COLUMNS, index="columnar").to_arrow()
-                assert rows.column("url").to_pylist() == [f"https://example.com/{STREAMS.index(key):07}"]
-            assert cat.captures("host0.com/*", index="columnar").count() == ROWS * GROUPS / 2
-            rows = cat.captures("*", columns=COLUMNS, index="columnar").to_arrow()
-            assert rows.column(KEY_COLUMN).to_pylist() == sorted(STREAMS)
-        assert cat.check(read_subset="100%").findings == []
-
-
-@pytest.mark.parametrize("source", ["without bounds"], indirect=True)
 def test_derived_indexes_are_bounds_of_row_groups(source: Path, settings: Settings, tmp_path: Path) -> None:
     with opened(source, tmp_path / "data", settings) as cat:
         harvest_footers(cat)
@@ -111,7 +84,6 @@ def test_derived_indexes_are_bounds_of_row_groups(source: Path, settings: Settin
 
 
 @in_part(2)
-@pytest.mark.parametrize("source", ["without bounds"], indirect=True)
 @pytest.mark.parametrize("column_index", [b"\0", b"noise"])
 def test_damaged_derived_indexes_are_ignored(
     source: Path, settings: Settings, tmp_path: Path, column_index: bytes

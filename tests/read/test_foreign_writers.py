@@ -31,9 +31,6 @@ ROWS = 3000
 TABLE = pa.table({KEY: [f"key{row:06}" for row in range(ROWS)], "number": range(ROWS)})
 
 
-# ---- values ----
-
-
 @pytest.mark.parametrize(
     "times",
     [
@@ -102,8 +99,6 @@ def test_columns_with_names_of_the_index_keep_their_values() -> None:
         assert cat.captures("*", where="fetch_status = -1 AND content_mime_type = 'unk'").count() == 1
 
 
-# ---- keys ----
-
 TEXTS = st.text(" \t\n*ab#,é", max_size=3)
 
 
@@ -142,9 +137,6 @@ def test_rows_without_a_key_are_rows() -> None:
         assert scanned.filter(pl.col(KEY).is_not_null()).collect().height == 2
 
 
-# ---- columns ----
-
-
 def test_folders_with_values_are_columns() -> None:
     names = ["date=2024-01-01/kind=a%20b", "date=2024-01-02/kind=__HIVE_DEFAULT_PARTITION__", "date=2024-01-02/kind="]
     files = {
@@ -173,9 +165,6 @@ def test_nested_columns_are_left_out() -> None:
         assert cat.captures("*").to_arrow().to_pylist() == [{KEY: "a", "s.x": None}, {KEY: "b", "s.x": 2}]
         with pytest.raises(BadFooter, match=r"a\.parquet: column list has more than one value a row"):
             cat.captures("*", columns=["list"]).to_arrow()
-
-
-# ---- writers ----
 
 
 def other_number_of_rows(footer: Made) -> None:
@@ -262,8 +251,6 @@ def test_names_the_file_of_a_chunk_in_another_file() -> None:
         read_footer(edited(write(TABLE), elsewhere))
 
 
-# ---- rows of the right place ----
-
 PAGED = write(
     TABLE, write_page_index=True, data_page_size=1, write_batch_size=100, use_dictionary=False, compression="none"
 )
@@ -304,9 +291,6 @@ def test_shifted_rows_are_noticed(column: int, page: int, rows: int, pages: bool
             assert cat.captures(f"key{row:06}").to_arrow().to_pylist() == [{KEY: f"key{row:06}", "number": row}]
 
 
-# Texts that are not UTF-8 are an error where they would be returned, and disturb no query of other rows
-
-
 KEYS = [f"com,host)/{number:05}" for number in range(9000)]
 INVALID = 5000
 """Number of the row with an invalid text."""
@@ -321,6 +305,7 @@ def invalid(texts: list[str]) -> pa.StringArray:
 @pytest.mark.parametrize("pages", [True, False], ids=["pages", "whole"])
 @pytest.mark.parametrize("column", [KEY_COLUMN, "url"])
 def test_only_returned_texts_have_to_be_valid(tmp_path: Path, settings: Settings, column: str, *, pages: bool) -> None:
+    """Texts that are not UTF-8 disturb no query of other rows."""
     rows = table(KEYS)
     texts = invalid(rows.column(column).to_pylist())
     rows = rows.set_column(rows.schema.get_field_index(column), column, texts)

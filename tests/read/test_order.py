@@ -17,7 +17,7 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN, SUBSETS, newest_first
 from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import Scan, random_patterns
-from tests.support.amounts import COMPLETE, EXAMPLES, in_part, in_soak
+from tests.support.amounts import COMPLETE, EXAMPLES, in_part
 from tests.support.crawls import CRAWL, crawl_of, harvest_footers, table
 from tests.support.mirrors import whole_table
 
@@ -143,21 +143,6 @@ def test_streams_that_are_zipped_in_files(tmp_path: Path, *, page_index: bool) -
             assert first_rows(cat, limit) == expected[:limit]
 
 
-@in_soak
-def test_equal_keys_in_several_pages_row_groups_and_files(tmp_path: Path) -> None:
-    keys = [f"com,example)/{at // 40:02}" for at in range(400)]
-    tables = [part(keys[:205]), part(keys[195:])]
-    texts = [f"https://example.com/{at}" for at in range(410)]
-    random.Random(1).shuffle(texts)
-    tables = [
-        each.set_column(1, "url", pa.array(some)) for each, some in zip(tables, (texts[:205], texts[205:]), strict=True)
-    ]
-    expected = sorted(all_rows(*tables), key=place_of)
-    with harvested(tmp_path, *tables, row_group_size=30, data_page_size=300) as cat:
-        for limit in (None, *range(0, 411, 37)):
-            assert first_rows(cat, limit) == expected[:limit]
-
-
 def test_row_groups_without_bounds(tmp_path: Path) -> None:
     """Their rows may come before all others, until a backfill."""
     tables = [part([f"com,example{number})/{at:03}" for at in range(100)]) for number in (2, 0, 1)]
@@ -175,22 +160,23 @@ def test_row_groups_without_bounds(tmp_path: Path) -> None:
         assert cat.captures("example1.com/*", columns=[KEY_COLUMN, "url"]).plan.requests < everything
 
 
-@in_soak
 def test_rows_that_wait_take_little_memory(tmp_path: Path) -> None:
-    """Half of some 150 MB waits for the end of all files."""
-    tables = []
+    """Half of some 150 MB waits in a file for the end of all files; rows with equal keys are sorted by URL."""
+    tables: list[pa.Table] = []
+    expected: list[tuple[str, str]] = []
     for number in range(4):
-        keys = [f"com,{letter}{number})/{at:04}" for at in range(300) for letter in "bt"]
-        tables.append(part(keys, url=pa.array([f"https://example.com/{key}{'x' * 60_000}" for key in keys])))
-    expected = sorted(key for each in tables for key in each[KEY_COLUMN].to_pylist())
+        keys = [f"com,{letter}{number})/{at // 2:04}" for at in range(300) for letter in "bt"]
+        urls = [f"https://example.com/{number}{999 - at:04}{'x' * 60_000}" for at in range(len(keys))]
+        tables.append(part(keys, url=pa.array(urls)))
+        expected += zip(keys, (url[:25] for url in urls), strict=True)
     with harvested(tmp_path, *tables, row_group_size=100, compression="zstd") as cat:
         found = cat.captures("*", columns=[KEY_COLUMN, "url"], index="columnar")
         before = pa.total_allocated_bytes()
-        keys, most = [], 0
+        rows, most = list[Row](), 0
         for batch in found.batches():
-            keys += batch.column(KEY_COLUMN).to_pylist()
+            rows += zip(*(batch.column(name).to_pylist() for name in (KEY_COLUMN, "url")), strict=True)
             most = max(most, pa.total_allocated_bytes() - before)
-        assert keys == expected
+        assert [(key, str(url)[:25]) for key, url in rows] == sorted(expected)
         assert most < 110 << 20
 
 

@@ -9,18 +9,14 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from warcio.archiveiterator import ArchiveIterator
 
-import catalogue
 from catalogue import Catalogue, QueryError
 from catalogue.commoncrawl.capture import capture_of
 from catalogue.errors import SourceError, Unreachable, WorkersLost
-from catalogue.output.fetch import Fetched
 from catalogue.output.fetch_captures import fetch_by_workers
 from catalogue.output.formats import FormatSpec
 from catalogue.read.dask_cluster import client_machines, connect_to_cluster
@@ -68,9 +64,6 @@ def address_of(cluster: Any) -> str:
     return str(cluster.scheduler_address)
 
 
-# ---- any executor ----
-
-
 SOME = ["url", "fetch_time", "warc_record_offset"]
 """Columns to read of every row group of some crawls: what they are makes no difference to who reads them."""
 
@@ -104,9 +97,6 @@ def test_explains_errors_of_workers(tmp_path: Path, processes: Executor) -> None
             cat.captures("*").to_arrow()
 
 
-# ---- workers that die ----
-
-
 def test_reports_dead_processes(forks: BaseContext, harvested_data: Path, settings: Settings) -> None:
     with ProcessPoolExecutor(1, mp_context=forks) as executor, opened(harvested_data, settings, executor) as cat:
         batches = cat.captures("*", columns=SOME).batches()
@@ -135,36 +125,6 @@ def test_cluster_survives_a_lost_worker(
         assert found.equals(everything)
 
 
-@in_soak
-def test_fetch_survives_a_lost_worker(
-    harvested_data: Path, settings: Settings, harvested: Catalogue, cluster: Any, tmp_path: Path, crawl: str
-) -> None:
-    """The same file as of one process, in the same requests, though a worker is killed once something has come."""
-    from distributed import Client
-
-    requested = "fetch_status = 200 AND length(url) % 16 = 0"
-    found = harvested.captures("*.com", crawls=crawl, where=requested)
-    alone = harvested.fetch(found, tmp_path / "alone.warc.gz", most=100_000)
-    needed = harvested.fetch_estimate(found)
-    with Client(cluster) as client, opened(harvested_data, settings, client.get_executor(pure=False)) as cat:
-        captures = cat.captures("*.com", crawls=crawl, where=requested).to_arrow()
-        before = cat.requests
-        reported: list[int] = []
-
-        def kill(at: Fetched) -> None:
-            if not reported:
-                kill_one(client)
-            reported.append(at.records)
-
-        done = cat.fetch(captures, tmp_path / "found.warc.gz", most=100_000, report=kill)
-        assert cat.requests - before == needed.requests
-        text = cat.fetch(captures.slice(0, 20), tmp_path / "text.jsonl", form="text")
-    assert (done.records, done.failed, done.unusable) == (alone.records, {}, [])
-    assert reported == list(range(1, alone.records + 1))
-    assert text.records == 20
-    assert members(tmp_path, "found") == members(tmp_path, "alone")
-
-
 def test_fetches_large_records_alone(harvested: Catalogue, settings: Settings, crawl: str) -> None:
     rows = harvested.captures("*.com", crawls=crawl, limit=30).to_arrow().to_pylist()
     fetches = list(record_fetches(map(capture_of, rows), max_gap=1 << 20))
@@ -173,46 +133,6 @@ def test_fetches_large_records_alone(harvested: Catalogue, settings: Settings, c
         made = list(fetch_by_workers(fetches, workers, FormatSpec("warc"), print, max_bytes=1))
     assert Counter(each[0] for each in made if isinstance(each, tuple)) == Counter(map(capture_of, rows))
     assert workers.requests > len(fetches)
-
-
-def members(folder: Path, name: str) -> list[bytes]:
-    """The records of an output's files, but for their first ones."""
-    found = []
-    for path in sorted(folder.glob(f"{name}-*.warc.gz")):
-        with path.open("rb") as file:
-            found += [record.raw_stream.read() for record in ArchiveIterator(file) if record.rec_type != "warcinfo"]
-    return found
-
-
-@in_soak
-def test_backfill_survives_a_lost_worker(tmp_path: Path, cluster: Any) -> None:
-    from distributed import Client
-
-    tables = [table([f"com,example)/{n}/{m:05}" for m in range(900)]) for n in range(12)]
-    folder = crawl_of(tmp_path / "source", *tables, write_page_index=False, write_statistics=False, row_group_size=300)
-    settings = Settings(source=str(folder), cache=tmp_path / "cache")
-    with catalogue.open(tmp_path / "data", settings=settings) as cat:
-        harvest_footers(cat)
-    copytree(tmp_path / "data", tmp_path / "alone")
-    with Client(cluster) as client, opened(tmp_path / "data", settings, client.get_executor(pure=False)) as cat:
-        filling = cat.backfill()
-        killed = False
-
-        def kill(at: Any) -> None:
-            nonlocal killed
-            if at.done == 2 and not killed:
-                killed = True
-                kill_one(client)
-
-        done = filling.run(report=kill)
-        assert killed
-        assert (done.done, done.row_groups, done.failures) == (12, 36, {})
-        assert (done.requests, done.bytes) == (filling.estimate.requests, filling.estimate.bytes)
-        with catalogue.open(tmp_path / "alone", settings=settings) as alone:
-            alone.backfill().run()
-            assert cat.row_groups().equals(alone.row_groups())
-            assert cat.pages().equals(alone.pages())
-        assert cat.backfill().estimate.files == 0
 
 
 @in_soak
@@ -233,9 +153,6 @@ def test_backfill_by_workers_keeps_its_budget_and_continues(tmp_path: Path) -> N
             done = cat.backfill().run()
             assert done.done == 2
             assert list(done.failures) == [paths[4]]
-
-
-# ---- Dask ----
 
 
 @in_soak

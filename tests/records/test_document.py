@@ -9,14 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from catalogue import Catalogue
 from catalogue.errors import BadDocument, IncompleteAnswer
 from catalogue.output.formats import json_line
 from catalogue.records.document import Documents
 from catalogue.records.extract import simhash
-from catalogue.records.metadata import absolute_links, metadata_of, row_of, text_of
+from catalogue.records.metadata import absolute_links, metadata_of, row_of
 from catalogue.records.page import Page
-from catalogue.selection import stored_crawls
 from tests.support.amounts import in_part, in_soak
 from tests.support.archives import record_of
 from tests.support.processes import children
@@ -281,9 +279,6 @@ def test_rejects_bombs(documents: Documents) -> None:
     assert "expands to more than" in found["failure_detail"]
 
 
-# ---- metadata ----
-
-
 def test_extracts_metadata(documents: Documents) -> None:
     page = record_of(PAGE.encode(), "text/html; charset=utf-8", lines="X-Other: y\r\nx-other: z\r\n")
     found = metadata_of(page, documents.look)
@@ -322,20 +317,6 @@ def test_extracted_text_resembles_the_reference() -> None:
     assert simhash("") == simhash("  ") < 1 << 64
     # Of two runs of three words: the bits of both, as ties are 0.
     assert simhash("One two, three four") == simhash("one two three") & simhash("two three four")
-
-
-# ---- the real page, and the commands ----
-
-
-def test_extracts_the_page_of_the_whirlwind_tour(harvested: Catalogue, documents: Documents) -> None:
-    crawl, url = "CC-MAIN-2024-22", "an.wikipedia.org/wiki/Escopete"
-    if crawl not in stored_crawls(harvested.session) or not harvested.captures(url, crawls=crawl).count():
-        pytest.skip("the mirror in use does not have it")
-    (page,) = harvested.records(harvested.captures(url, crawls=crawl))
-    found = metadata_of(page, documents.look)
-    assert found["content"]["title"] == "Escopete - Biquipedia, a enciclopedia libre"
-    assert (found["server_ip"], found["charset_detected"]) == ("208.80.154.224", "utf-8")
-    assert "Escopete ye un municipio" in (text_of(page, documents.look)["text"] or "")
 
 
 def test_writes_lines_of_any_record(documents: Documents) -> None:

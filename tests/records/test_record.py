@@ -3,47 +3,19 @@
 import gzip
 import hashlib
 from base64 import b32encode, b64encode
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
-from catalogue.commoncrawl.capture import RECORD_COLUMNS, Capture, capture_of
+from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import BadRecord
 from catalogue.records.record import MAX_INFLATED, read_record
-from tests.support.amounts import COMPLETE
 from tests.support.archives import BODY, HEAD, TIME, URL, arc, capture, digest, warc
-from tests.support.mirrors import whole_table
 
 
 def packed(body: bytes = BODY, **fields: Any) -> bytes:
     """Return a gzip member with a record."""
     return gzip.compress(warc(body, **fields))
-
-
-SHARE = 3 if COMPLETE else 20
-"""One of so many records is read."""
-
-
-def test_records_of_the_mirror_agree_with_the_index(whole_mirror: Path) -> None:
-    paths = whole_mirror.rglob("crawl-data/**/*.warc.gz")
-    archives = {str(path.relative_to(whole_mirror)): path.read_bytes() for path in paths}
-    rows = whole_table(whole_mirror, [*RECORD_COLUMNS])
-    there, read = Counter[str](), Counter[str]()
-    for row in rows.filter(pc.is_in(rows["warc_filename"], pa.array(archives))).to_pylist():
-        there[row["warc_filename"]] += 1
-        if there[row["warc_filename"]] % SHARE != 1:
-            continue
-        meant = capture_of(row)
-        record = read_record(meant, archives[meant.filename][meant.offset : meant.offset + meant.length])
-        assert (record.url, record.status) == (row["url"], row["fetch_status"])
-        assert record.kind in {"response", "revisit"}
-        read[meant.filename] += 1
-    assert read.keys() == archives.keys()
-    assert read.total() > 3000 / SHARE
 
 
 @pytest.mark.parametrize("make", [warc, arc])

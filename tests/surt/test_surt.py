@@ -93,17 +93,6 @@ def test_rejects_urls_without_key(url: str) -> None:
         url_surtkey(url)
 
 
-def test_returns_keys_of_earlier_crawls() -> None:
-    assert url_surtkeys("http://example.com/a?b=1") == ("com,example)/a?b=1",)
-    assert url_surtkeys("http://example.com/%C3%A4%25") == ("com,example)/%c3%a4%25",)
-    assert url_surtkeys("http://example.com/%E9") == ("com,example)/%e9", "com,example)/%25e9")
-    assert url_surtkeys("http://example.com/?q=%25E9") == ("com,example)/?q=%e9", "com,example)/?q=%25e9")
-    session = f"sid={SESSION}"
-    assert url_surtkeys(f"http://example.com/?{session}&x") == ("com,example)/?x", f"com,example)/?{session}&x")
-    assert url_surtkeys(f"http://example.com/?x&{session}") == ("com,example)/?&x",)
-    assert len(url_surtkeys(f"http://example.com/?{session}&q=%E9")) == 3
-
-
 def test_repeated_escapes_end() -> None:
     assert url_surtkey(f"http://example.com/%{'25' * 20_000}41") == "com,example)/a"
     assert url_surtkey(f"http://example.com/%2{'%3' * 5_000}541") == "com,example)/a"
@@ -190,9 +179,6 @@ def test_keys_of_an_exact_url(url: str) -> None:
 def test_exact_keys_of_no_url(text: str) -> None:
     with pytest.raises(QueryError):
         exact_keys(text)
-
-
-# Which URLs are spellings of one URL, and odd URLs of the index as patterns
 
 
 @pytest.mark.parametrize(

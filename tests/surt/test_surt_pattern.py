@@ -130,7 +130,8 @@ def starts(pattern: Pattern) -> list[bytes]:
         ("münchen.de/*", Match.PREFIX, [b"de,xn--mnchen-3ya)/"]),
         ("*.example.com", Match.DOMAIN, SITE),
         ("*.example.com/*", Match.DOMAIN, SITE),
-        ("HTTP://*.Example.com/", Match.DOMAIN, SITE),
+        *(("HTTP://*.Example.com/", Match.DOMAIN, SITE), ("*.example.com:80", Match.DOMAIN, SITE)),
+        ("https://*.example.com:443/*", Match.DOMAIN, SITE),
         ("*.www.example.com", Match.DOMAIN, SITE),
         ("*.www.com", Match.DOMAIN, [b"com)", b"com,www,", b"com:"]),
         ("*.is", Match.DOMAIN, [b"is)", b"is,", b"is:"]),
@@ -159,6 +160,8 @@ def test_parses_forms(text: str, match: Match, prefixes: list[bytes]) -> None:
         ("[::1]", Match.HOST, [b"::1)", b"::1:"]),
         ("example.com", Match.DOMAIN, SITE),
         ("https://example.com/whatever", Match.DOMAIN, SITE),
+        ("http://example.com:80/", Match.DOMAIN, SITE),
+        ("https://www.example.com:443/page", Match.DOMAIN, SITE),
         ("*.example.com/whatever*", Match.DOMAIN, SITE),
         ("*", Match.DOMAIN, [b""]),
         ("*", Match.PREFIX, [b""]),
@@ -267,17 +270,6 @@ def test_domain_matches_host_and_subdomains_only(host: str, a: str, b: str, path
     below = [host, f"www.{host}", f"{a}.{host}", f"{b}.{a}.{host}", f"{b}.www.{host}"]
     assert takes(pattern, below, f"{port}/{path}") == {True}
     assert takes(pattern, siblings(host), f"{port}/{path}") == {False}
-
-
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        *(("*.example.com:80", None), ("https://*.example.com:443/*", None)),
-        *(("http://example.com:80/", Match.DOMAIN), ("https://www.example.com:443/page", Match.DOMAIN)),
-    ],
-)
-def test_domain_ignores_the_default_port(text: str, match: Match | None) -> None:
-    assert parse_pattern(text, match).intervals == parse_pattern("*.example.com").intervals
 
 
 @given(HOSTS, LABELS, PATH_TEXT, PORTS)
