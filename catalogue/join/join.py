@@ -20,7 +20,7 @@ from catalogue.formatting import join_first
 from catalogue.join.inputs import Input, digest_of, open_input, read_once
 from catalogue.join.joined import Joined, JoinEstimate, files_in_order
 from catalogue.join.keys import JoinKeys
-from catalogue.join.kinds import KINDS, Kind, kind_of
+from catalogue.join.kinds import KINDS, Kind, distinct, kind_of
 from catalogue.join.parts import (
     prefer_exact,
     result_of,
@@ -246,7 +246,7 @@ class _JoinRun:
             for path in _own_files(parts):  # some are of slices that were cut again
                 if path.name not in known:
                     path.unlink()
-            next_bytes = self._read(parts, most)
+            next_bytes = self._read(parts, most, temporary=parts != folder)
             if self._kind.exact and not (self._kind.collect or self._keys.are_keys):
                 self._prefer_exact(parts)
             rows = self._write(folder, output)
@@ -282,20 +282,20 @@ class _JoinRun:
         found = (text for crawl in crawls for text in self._scope.missing(crawl, self._ledger.index(crawl)))
         return (*self._scope.selection.missing, *dict.fromkeys(found))
 
-    def _read(self, parts: Path, most: float) -> int:
+    def _read(self, parts: Path, most: float, *, temporary: bool) -> int:
         at = Progress("reading", len(self._slices), 0)
         start = self._session.bytes
         for each in self._slices:
             if each.name not in self._ledger.parts:
                 left = most - (self._session.bytes - start)
-                if next_bytes := self._read_slice(each, parts / f"{each.name}.parquet", left):
+                if next_bytes := self._read_slice(each, parts / f"{each.name}.parquet", left, temporary=temporary):
                     return next_bytes
             at.done, at.bytes = at.done + 1, self._session.bytes - start
             at.failed = len(self._ledger.failed)
             self._report(at)
         return 0
 
-    def _read_slice(self, each: Slice, path: Path, most: float) -> int:
+    def _read_slice(self, each: Slice, path: Path, most: float, *, temporary: bool) -> int:
         lookups = self._keys.between(each.keys.start, each.keys.end)
         captures = self._scope.captures(each, lookups)
         try:
@@ -303,12 +303,12 @@ class _JoinRun:
             if plan.bytes > most:
                 return plan.bytes
             try:
-                part = write_part(self._kind, captures, lookups, self._keys, path)
+                part = write_part(self._kind, captures, lookups, self._keys, path, temporary=temporary)
             except UNUSABLE as error:
                 other = self._scope.by_other(each, lookups, sum(of_crawl.price for of_crawl in plan.crawls), error)
                 if other is None or other.plan.bytes > most:
                     raise
-                part = write_part(self._kind, other, lookups, self._keys, path)
+                part = write_part(self._kind, other, lookups, self._keys, path, temporary=temporary)
         except (Blocked, SourceUnavailable):
             raise
         except (SourceError, FormatError, NotHarvested) as error:  # the last: too many blocks for a pattern
@@ -365,7 +365,7 @@ class _JoinRun:
     def _unread(self) -> np.ndarray:
         others = [each for each in self._slices if each.name not in self._ledger.parts]
         found = [self._keys.between(each.keys.start, each.keys.end).patterns for each in others]
-        return np.unique(np.concatenate([np.arange(0), *found]))
+        return distinct(np.concatenate([np.arange(0), *found]))
 
 
 def _own_files(folder: Path) -> Iterator[Path]:

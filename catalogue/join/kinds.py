@@ -41,6 +41,12 @@ class Kind:
     """Whether captures of a row's URL are preferred to others with the same key."""
 
 
+def distinct(patterns: np.ndarray) -> np.ndarray:
+    """Return numbers once, ascending; most are in order already."""
+    inorder = patterns if (np.diff(patterns) >= 0).all() else np.sort(patterns)
+    return inorder[np.append(True, np.diff(inorder) > 0)] if len(inorder) else inorder
+
+
 def pairs(captures: pa.Table, inputs: pa.Table) -> Iterator[pa.Table]:
     """Yield each capture with each row of its pattern, some at a time; ``inputs`` are sorted by number."""
     of, captures = numbers(captures[NUMBER]), captures.drop_columns([NUMBER])
@@ -63,7 +69,7 @@ def pairs(captures: pa.Table, inputs: pa.Table) -> Iterator[pa.Table]:
 
 
 def _present(captures: pa.Table) -> pa.Table:
-    return pa.table({NUMBER: positions(np.unique(numbers(captures[NUMBER])))})
+    return pa.table({NUMBER: positions(distinct(numbers(captures[NUMBER])))})
 
 
 def _found(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:  # noqa: ARG001 - one signature

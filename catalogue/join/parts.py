@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from catalogue.atomic_files import whole_file
 from catalogue.join.keys import NUMBER, ROW, JoinKeys, Lookups
-from catalogue.join.kinds import Kind, newest_of, pairs
+from catalogue.join.kinds import Kind, distinct, newest_of, pairs
 from catalogue.join.slices import JoinPart
 from catalogue.join.sort_keys import is_key
 from catalogue.parquet.arrow_arrays import booleans, flags, numbers, positions
@@ -66,12 +66,16 @@ _REPEATED = [
     *("content_charset", "fetch_redirect", "content_truncated", "warc_filename", "crawl", "subset"),
 ]
 """Columns with few values, for which dictionaries are tried."""
+_PACKED: Any = {"compression": "zstd", "use_dictionary": _REPEATED}
+_TEMPORARY: Any = {"compression": "lz4", "use_dictionary": False, "write_statistics": [NUMBER]}
 _ROW_GROUP = 1 << 15
 """Small, so that a result reads few rows of others."""
 
 
-def write_part(kind: Kind, captures: "Captures", lookups: Lookups, keys: JoinKeys, path: Path) -> JoinPart:
-    """Read the captures of a slice, and write its part if it has rows.
+def write_part(
+    kind: Kind, captures: "Captures", lookups: Lookups, keys: JoinKeys, path: Path, *, temporary: bool
+) -> JoinPart:
+    """Read the captures of a slice, and write its part if it has rows; a ``temporary`` one is made in less time.
 
     Raises:
         SourceError: if a request fails.
@@ -86,14 +90,14 @@ def write_part(kind: Kind, captures: "Captures", lookups: Lookups, keys: JoinKey
             if kind.collect:
                 yield chunk
                 continue
-            for joined in pairs(chunk, keys.rows_of(np.unique(of))):
+            for joined in pairs(chunk, keys.rows_of(distinct(of))):
                 yield with_exact(joined, keys) if kind.exact else joined
 
     with closing(captures.batches(warn=False, report=lambda _: None)) as batches:
         chunks = _chunks(_numbered(batches, captures.plan.query.table.key, lookups))
         found = _collected(kind.collect, map(kind.collect, chunks)) if kind.collect else chunks
         size = _ROW_GROUP if kind.collect else None
-        if not (rows := write_tables(tables(found), path, row_group_size=size)):
+        if not (rows := write_tables(tables(found), path, row_group_size=size, temporary=temporary)):
             return JoinPart("", 0, 0, 0, 0)
     return JoinPart(path.name, rows, path.stat().st_size, min(reached), max(reached))
 
@@ -154,16 +158,15 @@ def _within(part: Path, span: tuple[int, int]) -> pa.Table:
     return found.slice(start, stop - start)
 
 
-def write_tables(tables: Iterable[pa.Table], path: Path, *, row_group_size: int | None = None) -> int:
+def write_tables(
+    tables: Iterable[pa.Table], path: Path, *, row_group_size: int | None = None, temporary: bool = False
+) -> int:
     """Write a Parquet file and return its rows; without tables, no file."""
     rest = iter(tables)
     if (table := next(rest, None)) is None:
         return 0
-    rows = 0
-    with (
-        whole_file(path) as file,
-        pq.ParquetWriter(file, table.schema, compression="zstd", use_dictionary=_REPEATED) as writer,
-    ):
+    rows, options = 0, _TEMPORARY if temporary else _PACKED
+    with whole_file(path) as file, pq.ParquetWriter(file, table.schema, **options) as writer:
         while table is not None:
             writer.write_table(table, row_group_size)
             rows += len(table)
