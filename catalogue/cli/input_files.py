@@ -26,6 +26,7 @@ _LONGEST_LINE = 256 << 20
 _CDXJ = re.compile(r"\s*[^\s{\[]\S*\s+(\S+)\s+(\{.*)", re.DOTALL)
 _CDXJ_HEADERS = ("!", "@", "#")
 """Starts of lines that describe a CDXJ file."""
+_OFFSETS = {"offset", "warc_record_offset"}
 
 
 def _unzipped(file: BinaryIO) -> io.BufferedReader:
@@ -144,7 +145,10 @@ def _rows(text: Iterator[str]) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_header(line: str) -> bool:
-    return not line.strip() or line.lstrip().startswith(_CDXJ_HEADERS)
+    if not line.lstrip().startswith(_CDXJ_HEADERS):
+        return not line.strip()
+    names = (name.strip().strip('"').lower() for name in re.split("[\t;,]", line))
+    return _OFFSETS.isdisjoint(names)  # unless it is the header of a table, such as @timestamp,filename,offset
 
 
 def _table(rows: Iterator[Mapping[str, Any]]) -> "pa.Table":
