@@ -67,6 +67,10 @@ class CrawlList:
     complete: bool = True
     """Whether every crawl up to today must be in it."""
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return () if self.complete or not self.warning else (self.warning,)
+
 
 def crawl_list(session: Session) -> CrawlList:
     """Return the list of crawls; see ``Catalogue.crawls``."""
@@ -251,8 +255,7 @@ def select_listed(session: Session, words: CrawlWords) -> Selection:
             raise SourceError(
                 f"cannot fetch the list of crawls ({error}); name crawls, or use the stored ones: crawls='stored'"
             ) from error
-        listed, has_words = found.crawls, True
-        missing = () if found.complete or not found.warning else (found.warning,)
+        listed, missing, has_words = found.crawls, found.missing, True
     for crawl in names:
         check_crawl_name(crawl, listed)
     others = [word for word in parsed if word not in names]
