@@ -49,6 +49,7 @@ MAX_PROBES = 10
 """Most requests for manifests of weeks that are not listed. A crawl is published every four to six weeks."""
 _ATTEMPTS = 3
 """Requests for the list; if they fail, newer crawls are found by their manifests."""
+_MONTHLY = "CC-MAIN-"
 _ROBOTS_FILE = "/robots.txt"
 _SUCCESS = "200"
 _NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"
@@ -127,8 +128,9 @@ def fetch_crawl_list(
         found: list[str] = []
         complete = False
         if data is not None:
-            newest = newest_first(filter(has_columnar_index, stored))[:1]
+            newest = newest_first(each for each in stored if has_columnar_index(each) and each.startswith(_MONTHLY))[:1]
             found, complete = _probe(data(), newest, now or datetime.now(UTC))
+            complete = complete and all(each.startswith(_MONTHLY) for each in stored)  # others have no known weeks
         if not (stored or found):
             raise
         if stored and complete and not store.read_only:
