@@ -201,6 +201,11 @@ def test_stored_lists_need_no_list_of_crawls(
         assert (shown.status, "Blocks of the CDX index" in shown.text) == (200, True)
 
 
+def test_first_search_page_offers_listed_crawls(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
+    with serving(tmp_path / "data", settings) as address:
+        assert f'value="{whole_crawls[0]}"' in get(address, "/search").text
+
+
 def test_latest_of_an_old_list_is_incomplete(whole_mirror: Path, whole_settings: Settings, tmp_path: Path) -> None:
     away: bool = False
 
