@@ -29,10 +29,9 @@ def find_captures(session: Session, query: Query) -> Captures:
 
 def known_columns(session: Session, crawls: Iterable[str]) -> Mapping[str, str]:
     """Return the columns of some crawls and their types: those of other stored crawls change no answer."""
-    if session.dataset != COMMON_CRAWL:
-        return session.metadata().columns()
-    shown = session.metadata().columns(crawls) if session.store_path.exists() else {}
-    return dict.fromkeys(COLUMNS, "") | shown
+    tables = session.metadata() if session.store_path.exists() else None
+    shown = (tables.columns(crawls) or tables.columns()) if tables else {}  # the latter for errors alone
+    return dict.fromkeys(COLUMNS, "") | shown if session.dataset == COMMON_CRAWL else shown
 
 
 def run_query(
