@@ -1,6 +1,6 @@
 """Find captures by either index, or by the cheaper one for each crawl."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 
@@ -22,18 +22,16 @@ from catalogue.session import Session
 
 def find_captures(session: Session, query: Query) -> Captures:
     """Find captures; see ``Catalogue.captures``."""
-    if session.dataset != COMMON_CRAWL and query.index == CDX:
-        raise QueryError(f"{session.dataset.name} has no CDX index; use index='columnar'")
     selection = select(session, query)
-    resolved, distinct = resolve(query, session.dataset, known_columns(session))
+    resolved, distinct = resolve(query, session.dataset, known_columns(session, selection.crawls))
     return run_query(session, resolved, selection, query.index, distinct=distinct)
 
 
-def known_columns(session: Session) -> Mapping[str, str]:
-    if session.dataset != COMMON_CRAWL:
-        return session.metadata().columns
-    shown = session.metadata().columns if session.store_path.exists() else {}
-    return dict.fromkeys(COLUMNS, "") | shown
+def known_columns(session: Session, crawls: Iterable[str]) -> Mapping[str, str]:
+    """Return the columns of some crawls and their types: those of other stored crawls change no answer."""
+    tables = session.metadata() if session.store_path.exists() else None
+    shown = (tables.columns(crawls) or tables.columns()) if tables else {}  # the latter for errors alone
+    return dict.fromkeys(COLUMNS, "") | shown if session.dataset == COMMON_CRAWL else shown
 
 
 def run_query(
@@ -50,6 +48,8 @@ def run_query(
         NotHarvested: if footers are needed, and those of a crawl are not stored.
         UncoveredColumns: if the CDX index must answer, and does not have a column.
     """
+    if session.dataset != COMMON_CRAWL and index == CDX:
+        raise QueryError(f"{session.dataset.name} has no CDX index; use index='columnar'")
     question = Question(
         query,
         selection.crawls,
@@ -86,10 +86,11 @@ def crawl_indexes(
     @cache
     def indexes_of(crawl: str) -> CrawlIndexes:
         columnar = cdx = None
+        is_outside = crawl in selection.listed and not selection.listed[crawl].may_have(query.from_ms, query.to_ms)
         if tables and crawl in stored:
             columnar = ColumnarIndex(
                 crawl,
-                partial(tables.files, crawl, subsets, query),
+                tuple if is_outside else partial(tables.files, crawl, subsets, query),
                 tables.row_groups(crawl, subsets),
                 session.page_indexes,
                 reading,
@@ -99,7 +100,6 @@ def crawl_indexes(
                 by_footers=partial(tables.files, crawl, subsets, query, by_footers=True),
             )
         if index != COLUMNAR and not uncovered:
-            is_outside = tables is not None and not tables.may_have(crawl, query.from_ms, query.to_ms)
             names = partial(_listed, session)
             cdx = CdxIndex(crawl, subsets, session.block_lists, reading, cost, names, is_outside)
         return CrawlIndexes(columnar, cdx, index != AUTO, session.notify)

@@ -17,7 +17,7 @@ from catalogue.query.query import Query
 from catalogue.records.page import Page
 from catalogue.records.record import Record
 from catalogue.records.references import cleaned_reference, location_of, redirect_target
-from catalogue.selection import known_crawls, select_listed
+from catalogue.selection import select_listed
 from catalogue.session import Session
 from catalogue.surt import same_url, similar_url
 
@@ -62,12 +62,12 @@ def get_page(
     approve: Callable[[GetEstimate], None] | None = None,
 ) -> Page:
     """Get an archived page; see ``Catalogue.get``."""
-    chosen, missing = select_listed(session, "all" if crawls is None else crawls)
-    listed = known_crawls(session)
+    chosen = select_listed(session, "all" if crawls is None else crawls)
     if url.strip().startswith("*") or url.strip().endswith("*"):
         raise QueryError(f"{printable(url[:200])!r} is not the URL of one page; captures of many: catalogue query")
-    searched = [listed.get(crawl, Crawl(crawl)) for crawl in chosen]
-    search = _Search(session, searched, max_requests, approve or _refuse, session.spending(), dict.fromkeys(missing))
+    searched = [chosen.listed.get(crawl, Crawl(crawl)) for crawl in chosen.crawls]
+    notes = dict.fromkeys(chosen.missing)
+    search = _Search(session, searched, max_requests, approve or _refuse, session.spending(), notes)
     return search.page(url, None if at is None else _interval(at), follow=follow)
 
 

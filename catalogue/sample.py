@@ -14,6 +14,7 @@ import pyarrow as pa
 from catalogue.captures import Captures
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.find_captures import known_columns
 from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.plan.plan import ReadPlan
@@ -63,9 +64,9 @@ class Sample(ReprMixin):
             raise QueryError(f"invalid sample of {size:,} captures, {most:,} of each; both must be at least 1")
         if most != 1 and per is None:
             raise QueryError(f"most={most} needs per, such as per='host'")
-        metadata, dataset = session.metadata(), session.dataset
+        columns, dataset = known_columns(session, captures.question.crawls), session.dataset
         short = _STRATA if dataset == COMMON_CRAWL else {}
-        stratum = check_columns([short.get(per, per)], metadata.columns, dataset) if per is not None else ()
+        stratum = check_columns([short.get(per, per)], columns, dataset) if per is not None else ()
         without_key = tuple(each.path for each in files if dataset.key not in each.footer.columns)
         self.size = size
         self.missing = (

@@ -7,9 +7,9 @@ week, so the weeks since the newest listed crawl are tried there, by one small r
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,7 @@ MAX_PROBES = 10
 """Most requests for manifests of weeks that are not listed. A crawl is published every four to six weeks."""
 _ATTEMPTS = 3
 """Requests for the list; if they fail, newer crawls are found by their manifests."""
+_MONTHLY = "CC-MAIN-"
 _ROBOTS_FILE = "/robots.txt"
 _SUCCESS = "200"
 _NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"
@@ -66,6 +67,10 @@ class CrawlList:
     """A sentence, if the list could not be fetched."""
     complete: bool = True
     """Whether every crawl up to today must be in it."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return () if self.complete or not self.warning else (self.warning,)
 
 
 def crawl_list(session: Session) -> CrawlList:
@@ -123,8 +128,9 @@ def fetch_crawl_list(
         found: list[str] = []
         complete = False
         if data is not None:
-            newest = newest_first(filter(has_columnar_index, stored))[:1]
+            newest = newest_first(each for each in stored if has_columnar_index(each) and each.startswith(_MONTHLY))[:1]
             found, complete = _probe(data(), newest, now or datetime.now(UTC))
+            complete = complete and all(each.startswith(_MONTHLY) for each in stored)  # others have no known weeks
         if not (stored or found):
             raise
         if stored and complete and not store.read_only:
@@ -188,6 +194,8 @@ class Selection:
     """Subsets in the order of the result; empty for all of another dataset."""
     missing: tuple[str, ...] = ()
     """Sentences about crawls that may exist and are not known."""
+    listed: Mapping[str, Crawl] = field(default_factory=dict)
+    """The list that words selected from; empty if all crawls are named, for which it may not be stored."""
 
 
 def select(session: Session, query: "Query") -> Selection:
@@ -204,8 +212,8 @@ def select(session: Session, query: "Query") -> Selection:
     """
     if session.dataset != COMMON_CRAWL:
         return Selection(tuple(_crawls_of_dataset(session, query.crawls or ("all",))), query.subsets)
-    crawls, missing = select_listed(session, query.crawls or (STORED,))
-    return Selection(tuple(crawls), subsets_of(query.subsets, query.status, query.patterns), missing)
+    selected = select_listed(session, query.crawls or (STORED,))
+    return replace(selected, subsets=subsets_of(query.subsets, query.status, query.patterns))
 
 
 def subsets_of(words: Sequence[str], statuses: Sequence[str], patterns: Iterable[str]) -> tuple[str, ...]:
@@ -230,16 +238,16 @@ def subsets_of(words: Sequence[str], statuses: Sequence[str], patterns: Iterable
     return tuple(sorted(chosen, key=SUBSETS.index))
 
 
-def select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tuple[str, ...]]:
-    """Return the selected crawls, newest first, and sentences about crawls that the list may lack; see ``select``."""
+def select_listed(session: Session, words: CrawlWords) -> Selection:
+    """Select the crawls of a question, without subsets; see ``select``."""
     given = several(words, "crawls")
     if not given:
         raise QueryError(_NO_CRAWL)
     if session.store_path.exists() and {*given}.issubset(session.metadata().crawls):  # these names are valid
-        return newest_first(given), ()
+        return Selection(tuple(newest_first(given)), ())
     listed, missing = known_crawls(session), tuple[str, ...]()
     parsed = parse_crawl_words(given, listed)
-    if STORED in parsed:
+    if has_words := STORED in parsed:
         parsed = with_stored(session, parsed)
     names = [*plain_names(parsed)]
     if len(names) < len(parsed):
@@ -249,12 +257,12 @@ def select_listed(session: Session, words: CrawlWords) -> tuple[list[str], tuple
             raise SourceError(
                 f"cannot fetch the list of crawls ({error}); name crawls, or use the stored ones: crawls='stored'"
             ) from error
-        listed = found.crawls
-        missing = () if found.complete or not found.warning else (found.warning,)
+        listed, missing, has_words = found.crawls, found.missing, True
     for crawl in names:
         check_crawl_name(crawl, listed)
     others = [word for word in parsed if word not in names]
-    return newest_first([*names, *(select_crawls(others, listed) if others else ())]), missing
+    crawls = newest_first([*names, *(select_crawls(others, listed) if others else ())])
+    return Selection(tuple(crawls), (), missing, listed if has_words else {})
 
 
 def with_stored(session: Session, words: Iterable[str]) -> list[str]:
@@ -337,7 +345,7 @@ def select_stored(
     parsed = parse_crawl_words(several(words, "crawls"), stored)
     if not parsed:
         raise QueryError(_NO_CRAWL)
-    named = [*plain_names(parsed), *(select_listed(session, "latest")[0] if "latest" in parsed else ())]
+    named = [*plain_names(parsed), *(select_listed(session, "latest").crawls if "latest" in parsed else ())]
     for crawl in named:
         if crawl not in stored:
             raise not_stored(session, [crawl], 1, subsets)

@@ -98,7 +98,8 @@ def site_report(
 ) -> SiteReport:
     """Report what a crawl has of a site; see ``Catalogue.site``."""
     host = _host(site)
-    (name, *others), missing = select_listed(session, crawl)
+    selected = select_listed(session, crawl)
+    name, *others = selected.crawls
     if others:
         raise QueryError(f"a report needs one crawl, but {1 + len(others):,} are selected; name one, such as {name}")
     captures = find_captures(session, Query.of(f"*.{host}", crawls=name, subsets=SUBSETS, columns=_COLUMNS))
@@ -132,7 +133,7 @@ def site_report(
         {each or UNKNOWN: count for each, count in types.most_common()},
         dict(languages.most_common()),
         archived,
-        (*missing, *captures.plan.missing, *([problem] if problem else [])),
+        (*selected.missing, *captures.plan.missing, *([problem] if problem else [])),
     )
 
 

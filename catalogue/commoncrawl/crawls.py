@@ -128,13 +128,7 @@ def _complete(name: str, known: Collection[str]) -> str:
     if not _SHORT_NAME.fullmatch(name.lower()):
         full = re.sub(r"^cc-[a-z]+", lambda prefix: prefix[0].upper(), name.lower())
         return full if _NAME.fullmatch(full) else name.lower() if name.lower() in _WORDS else name
-    main = f"CC-MAIN-{name.lower()}"
-    fitting = [crawl for crawl in newest_first(known) if crawl.endswith(f"-{name.lower()}")]
-    if main in fitting or not fitting:  # the same crawl as where no list is stored
-        return main
-    if len(fitting) > 1:
-        raise UnknownCrawl(f"{name} may be {' or '.join(fitting)}; write the whole name")
-    return fitting[0]
+    return f"CC-MAIN-{name.lower()}"  # whichever crawls are known: lists are stored, old or missing
 
 
 def select_crawls(words: Iterable[str], known: Collection[str], *, every: bool = False) -> list[str]:

@@ -34,7 +34,7 @@ def value_columns(session: Session, names: str | Iterable[str]) -> tuple[str, ..
         if session.dataset != COMMON_CRAWL:
             raise QueryError(f"name the columns of {session.dataset.name} whose values are to be stored")
         return ALL_VALUES
-    known = session.metadata().columns if session.store_path.exists() else {}
+    known = session.metadata().columns() if session.store_path.exists() else {}
     columns = check_columns(words, known, session.dataset)
     if unsuitable := [name for name in columns if name in {session.dataset.key, *session.dataset.path_columns}]:
         raise QueryError(f"the values of {unsuitable[0]} need not be stored, as queries find them without")

@@ -20,7 +20,7 @@ from catalogue.join.kinds import Kind, newest_columns
 from catalogue.join.slices import Sizes, Slice, cut, pieces_of_blocks, pieces_of_row_groups
 from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import schema_of
-from catalogue.selection import Selection, select
+from catalogue.selection import select
 from catalogue.session import Session
 from catalogue.store.stored_lists import LISTS
 
@@ -43,7 +43,7 @@ class JoinScope:
         self._session, self._kind, self._index = session, kind, query.index
         self.sizes = sizes
         self.selection = select(session, query)
-        resolved, _ = resolve(query, session.dataset, known_columns(session))
+        resolved, _ = resolve(query, session.dataset, known_columns(session, self.selection.crawls))
         if query.columns and kind.columns is not None:
             raise QueryError(f"the result of how='{kind.name}' has no columns of captures; leave out columns")
         columns = resolved.columns if kind.columns is None else kind.columns
@@ -77,7 +77,8 @@ class JoinScope:
         # Only an inner join returns captures as they come; the others collect them by pattern.
         query = replace(self.query, intervals=intervals, patterns=patterns, any_order=self._kind.collect is not None)
         subsets = (each.subset,) if each.subset else self.selection.subsets
-        return run_query(self._session, query, Selection((each.crawl,), subsets), each.index)
+        selection = replace(self.selection, crawls=(each.crawl,), subsets=subsets, missing=())
+        return run_query(self._session, query, selection, each.index)
 
     def by_other(self, each: Slice, lookups: Lookups, price: float, error: CatalogueError) -> Captures | None:
         """Return the captures of a slice by the other index; None if it is not stored, or costs far more than this."""

@@ -1,7 +1,7 @@
 """A LazyFrame of polars, which becomes a query when it is collected."""
 
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -12,9 +12,10 @@ from polars.io.plugins import register_io_source
 from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.capture import digits_of
+from catalogue.commoncrawl.crawls import subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import IncompleteAnswer, QueryError, TooExpensive
-from catalogue.find_captures import find_captures, known_columns
+from catalogue.find_captures import known_columns, run_query
 from catalogue.formatting import format_cost, plural, size
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.filters import time_bounds
@@ -38,8 +39,9 @@ def scan(session: Session, query: Query, max_requests: int, max_bytes: int) -> p
     selection = select(session, query)  # raises an error for invalid crawls before rows are collected
     if query.columns is None:
         query = replace(query, columns=("*",) if _have_footers(session, selection) else COLUMNS)
-    resolved, _ = resolve(query, session.dataset, known_columns(session))
-    source = _Source(session, query, schema_of(resolved, resolved.columns), max_requests, max_bytes)
+    columns = known_columns(session, selection.crawls)
+    resolved, _ = resolve(query, session.dataset, columns)
+    source = _Source(session, query, columns, schema_of(resolved, resolved.columns), max_requests, max_bytes)
     return register_io_source(source.frames, schema=source.empty.schema, validate_schema=True, is_pure=True)
 
 
@@ -54,9 +56,18 @@ def _have_footers(session: Session, selection: Selection) -> bool:
 
 
 class _Source:
-    def __init__(self, session: Session, query: Query, schema: pa.Schema, max_requests: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        session: Session,
+        query: Query,
+        columns: Mapping[str, str],
+        schema: pa.Schema,
+        max_requests: int,
+        max_bytes: int,
+    ) -> None:
         self._session = session
         self._query = query
+        self._columns = columns
         self._schema = schema
         self._max_requests, self._max_bytes = max_requests, max_bytes
         self.empty = pl.DataFrame(schema.empty_table())
@@ -79,7 +90,12 @@ class _Source:
         query = self._narrowed(replace(self._query, columns=tuple(needed)), pushed)
         if query is None or limit == 0:
             return
-        captures = find_captures(self._session, replace(query, limit=limit))
+        selection = self._in_partitions(select(self._session, query), pushed)
+        if selection is None:
+            return
+        # Types are those of all selected crawls, as in the schema.
+        resolved, _ = resolve(replace(query, limit=limit), self._session.dataset, self._columns)
+        captures = run_query(self._session, resolved, selection, query.index)
         with closing(self._batches(captures)) as batches:
             left = limit
             for batch in batches:
@@ -116,11 +132,12 @@ class _Source:
         if (pushed.from_ms, pushed.to_ms) != (None, None):
             from_, to = (None if each is None else digits_of(each) for each in (first, last))
             query = replace(query, from_=from_, to=to)
-        return self._in_partitions(query, pushed) if pushed.paths else query
+        return query
 
-    def _in_partitions(self, query: Query, pushed: Pushdown) -> Query | None:
+    def _in_partitions(self, selection: Selection, pushed: Pushdown) -> Selection | None:
         """Keep crawls and subsets for which the conditions on them are true."""
-        selection = select(self._session, query)
+        if not pushed.paths:
+            return selection
         subsets_of = {crawl: selection.subsets or self._session.metadata().subsets(crawl) for crawl in selection.crawls}
         pairs = pl.DataFrame(
             [(crawl, subset) for crawl, subsets in subsets_of.items() for subset in subsets],
@@ -132,15 +149,14 @@ class _Source:
         kept: dict[str, set[str]] = {}
         for crawl, subset in pairs.rows():
             kept.setdefault(crawl, set()).add(subset)
-        if kept.keys() != subsets_of.keys():
-            for problem in selection.missing:  # a query of named crawls does not say so
-                warnings.warn(problem, IncompleteAnswer, stacklevel=2)
-            query = replace(query, crawls=tuple(kept))
         if not kept:
+            for problem in selection.missing:
+                warnings.warn(problem, IncompleteAnswer, stacklevel=2)
             return None
         subsets, *others = kept.values()
+        selection = replace(selection, crawls=tuple(kept))
         # A query has one list of subsets; where crawls differ, polars alone compares them.
         is_narrower = any(found != {*subsets_of[crawl]} for crawl, found in kept.items())
         if is_narrower and all(other == subsets for other in others):
-            query = replace(query, subsets=tuple(sorted(subsets)))
-        return query
+            selection = replace(selection, subsets=tuple(sorted(subsets, key=subset_place)))
+        return selection

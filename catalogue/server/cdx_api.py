@@ -32,10 +32,11 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5
 
 async def collinfo(request: Request) -> Response:
     """List all crawls as index.commoncrawl.org does, harvested or not."""
-    crawls = await run_query(request, service_of(request).crawls.get)
+    service = service_of(request)
+    crawls = await run_query(request, service.crawls.get)
     base = base_url(request)
     body = json.dumps([_entry(crawl, base) for crawl in crawls.values()], indent=2)
-    return Response(body, media_type="application/json")
+    return Response(body, media_type="application/json", headers=incomplete(service.crawls.missing))
 
 
 async def index(request: Request) -> Response:
@@ -53,7 +54,9 @@ async def index(request: Request) -> Response:
     crawl, page, number, lines = found
     if crawl:
         service.check_complete([crawl], page.missing)
-    headers = incomplete(page.missing)
+    unlisted = service.crawls.missing if name == "latest" else ()
+    service.check_complete((), unlisted)
+    headers = incomplete((*page.missing, *unlisted))
     if query.counts_pages:
         counts = {"pages": page.pages, "pageSize": query.page_size, "blocks": page.blocks}
         return Response(json.dumps(counts), headers=headers | {"Content-Type": query.output.value})

@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from threading import Lock, RLock
 
@@ -38,6 +38,8 @@ class KnownCrawls:
 
     def __init__(self) -> None:
         self._listed: dict[str, Crawl] = {}
+        self.missing: tuple[str, ...] = ()
+        """Sentences about crawls that the list may lack."""
         self._valid_until = -math.inf
         self._lock = Lock()
 
@@ -45,10 +47,11 @@ class KnownCrawls:
         """Return crawls by name, newest first; only stored ones if the source does not answer."""
         with self._lock:
             if time.monotonic() >= self._valid_until:
-                listed: dict[str, Crawl] = {}
-                with suppress(SourceError, FormatError):
-                    listed = crawl_list(session).crawls
-                self._listed = listed
+                try:
+                    found = crawl_list(session)
+                    self._listed, self.missing = found.crawls, found.missing
+                except (SourceError, FormatError) as error:
+                    self._listed, self.missing = {}, (f"cannot fetch the list of crawls ({error}); name a crawl",)
                 self._valid_until = time.monotonic() + _LIST_SECONDS
             listed = self._listed
         crawls = {name: Crawl(name) for name in stored_crawls(session)} | listed
@@ -61,7 +64,9 @@ class KnownCrawls:
         """
         crawls = self.get(session)
         if name == "latest":
-            name = next(filter(has_columnar_index, self._listed or crawls), name)
+            if not self._listed:
+                raise SourceError("; ".join(self.missing))
+            name = next(filter(has_columnar_index, self._listed), name)
         if name not in crawls and not (may_be_unlisted and re.fullmatch(CRAWL_NAME, name)):
             like = closest_crawl(name, crawls)
             hint = f"did you mean {like}? " if like in {*crawls, "latest"} - {name} else ""

@@ -233,7 +233,7 @@ async def _search(request: Request) -> Response:
         return _page(request, "search.html", status, headers, **values)
 
     try:
-        choices = _choices(await run_query(request, crawl_rows))
+        choices = _choices(await run_query(request, partial(_crawl_rows, service_of(request))))
         if not (request.query_params or as_csv):
             return page(form=Form(crawls=("latest",)))
         _check_names(request)

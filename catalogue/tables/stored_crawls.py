@@ -1,17 +1,16 @@
 """What is stored of each crawl, in one state of the store."""
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalogue.commoncrawl.crawls import SUBSETS, Crawl
+from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import StoreLocked
 from catalogue.parquet.model import SIGNED, UNSIGNED, kind_of, wider
 from catalogue.store.database import Store
-from catalogue.store.stored_lists import listed_crawls
 from catalogue.tables.table_file import (
     CrawlState,
     TableDamaged,
@@ -141,14 +140,11 @@ class StoredCrawls:
         """The crawls of which files are stored, or a harvest was interrupted before the first file."""
         return tuple(sorted(crawl for crawl in self.tables.crawls if self.subsets(crawl)))
 
-    @cached_property
-    def columns(self) -> dict[str, str]:
-        """The columns of all stored files and their types.
-
-        They do not depend on the query, so that each result has the same types.
-        """
+    def columns(self, crawls: Iterable[str] | None = None) -> dict[str, str]:
+        """Return the columns of the stored files of crawls, or of all, and their types."""
         state, found = self.tables, dict[str, str]()
-        for digest in dict.fromkeys(digest for _, crawl in sorted(state.crawls.items()) for digest in crawl.schemas):
+        chosen = sorted(state.crawls.keys() if crawls is None else state.crawls.keys() & {*crawls})
+        for digest in dict.fromkeys(digest for crawl in chosen for digest in state.crawls[crawl].schemas):
             for name, column in decode_columns(state.schemas[digest]).items():
                 kind = kind_of(column)
                 found[name] = wider(found[name], kind) if name in found else kind
@@ -217,21 +213,12 @@ class StoredCrawls:
         def may_match(values: dict[str, Any]) -> bool:
             first, last = values["first_fetch"], values["last_fetch"]
             if first is None or last is None:
-                return self.may_have(crawl, earliest, latest)
+                return True
             return (earliest is None or last >= earliest) and (latest is None or first < latest)
 
         chosen = self.subsets(crawl, subsets)
         found = (table.files(subset, intervals, may_match, by_footers=by_footers) for subset in chosen)
         return sorted((file for files in found for file in files), key=lambda file: file.path)
-
-    def may_have(self, crawl: str, earliest: int | None, latest: int | None) -> bool:
-        """Return whether captures of a crawl may be between two times, by the stored list of crawls."""
-        has_times = (earliest, latest) != (None, None)
-        return not has_times or crawl not in self._listed or self._listed[crawl].may_have(earliest, latest)
-
-    @cached_property
-    def _listed(self) -> dict[str, Crawl]:
-        return listed_crawls(self._store)
 
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import catalogue
-from catalogue.commoncrawl.crawls import COLLINFO
+from catalogue.commoncrawl.crawls import COLLINFO, newest_first
 from catalogue.commoncrawl.datasets import manifest_path
 from catalogue.errors import BadManifest, IncompleteAnswer, NotHarvested, SourceError, UnknownCrawl
 from catalogue.harvest.harvest import resolve_manifest_paths
@@ -87,6 +87,10 @@ NOT_REACHABLE: dict[str, tuple[list[str], timedelta, list[str], list[str], int, 
         "using the list of 26 days ago and CC-MAIN-2026-47, CC-MAIN-2026-43, found on the data host; other crawls",
     ),
     "recent list": (["CC-MAIN-2026-46"], timedelta(hours=30), [], [], 2, "using the list of 1 day ago"),
+    "list with a supplemental crawl": (
+        *(["CC-SUPPLEMENTAL-2026-47", "CC-MAIN-2026-41"], timedelta(days=9), ["45"], ["45"], 7),
+        "using the list of 9 days ago and CC-MAIN-2026-45, found on the data host; other crawls may exist",
+    ),
     "future list": (["CC-MAIN-2026-46"], timedelta(days=-4), [], [], 2, "using the stored list"),
     "no stored list": (
         *([], timedelta(), ["45", "41"], ["45"], 4),
@@ -117,7 +121,7 @@ def test_finds_newer_crawls_by_their_manifests_while_the_list_is_not_reachable(
     assert probed == [manifest_path(f"CC-MAIN-2026-{week}") for week in range(48, 48 - requests, -1)]
     names = [f"CC-MAIN-2026-{week}" for week in found]
     assert list(done.found) == names
-    assert [*done.crawls] == [*names, *stored]
+    assert [*done.crawls] == newest_first([*names, *stored])
     assert warning in (done.warning or "")
     assert done.complete is ("other crawls" not in warning)
     if done.complete:  # it is stored, for a day

@@ -227,9 +227,10 @@ def test_crawls_of_other_times_are_not_read(whole_mirror: Path, crawls: list[str
         assert cat.captures("*.com", crawls="all").plan  # the list of crawls is stored
         if index == "columnar":
             cat.harvest([newest, oldest])
+        newest_year, oldest_year = (crawl.split("-")[2] for crawl in (newest, oldest))
         found, alone = (
-            cat.captures("*.com", from_=newest.split("-")[2], crawls=some, index=index)
-            for some in ([newest, oldest], newest)
+            cat.captures("*.com", from_=newest_year, crawls=some, index=index)
+            for some in ([newest, f"..{oldest_year}"], newest)
         )
         assert [(each.crawl, each.requests > 0) for each in found.plan.crawls] == [(newest, True), (oldest, False)]
         assert (found.to_arrow(), found.complete) == (alone.to_arrow(), True)

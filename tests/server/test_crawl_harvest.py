@@ -191,10 +191,41 @@ def test_stored_lists_need_no_list_of_crawls(
         FaultServer(whole_mirror, script=only("collinfo.json", Kind.NOT_FOUND)) as source,
         served_from(source.url, by_index / "cdx", whole_settings, tmp_path) as address,
     ):
-        for name in (crawl, "latest"):
-            assert get(address, f"/{name}-index?{urlencode({'url': urls[0]})}").status == 200
+        named, latest = (get(address, f"/{name}-index?{urlencode({'url': urls[0]})}") for name in (crawl, "latest"))
+        assert (named.status, latest.status) == (200, 503)  # which crawl is the latest one is not known
+        listed = get(address, "/collinfo.json")
+        assert crawl in {each["id"] for each in listed.json}
+        for told in (latest.json["message"], listed.headers["catalogue-incomplete"]):
+            assert "cannot fetch the list of crawls" in told
         shown = get(address, f"/search?{urlencode({'url': urls[0], 'crawl': crawl})}")
         assert (shown.status, "Blocks of the CDX index" in shown.text) == (200, True)
+
+
+def test_first_search_page_offers_listed_crawls(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
+    with serving(tmp_path / "data", settings) as address:
+        assert f'value="{whole_crawls[0]}"' in get(address, "/search").text
+
+
+def test_latest_of_an_old_list_is_incomplete(whole_mirror: Path, whole_settings: Settings, tmp_path: Path) -> None:
+    away: bool = False
+
+    def script(request: Request) -> Fault | None:
+        return Fault(Kind.DISCONNECT) if away and request.path == COLLINFO else None
+
+    with FaultServer(whole_mirror, script=script) as source:
+        settings = replace(whole_settings, source=source.url)
+        with catalogue.open(tmp_path / "data", settings=settings) as cat:
+            assert cat.captures("example.com", crawls="latest").plan
+            known = cat.session.store.get("documents", COLLINFO)
+            assert known
+            old = replace(known, taken="2020-01-01T00:00:00+00:00")
+            cat.session.store.put("documents", [(COLLINFO, old)])
+        away = True
+        for strict in (False, True):
+            with serving(tmp_path / "data", settings, strict=strict) as address:
+                answer = get(address, "/latest-index?url=example.com/*")
+            assert answer.status == (422 if strict else 200)
+            assert "other crawls may exist" in answer.headers.get("catalogue-incomplete", answer.text)
 
 
 @pytest.mark.parametrize(("damaged", "statuses"), [(1, [200]), (2, [409, 200])])
