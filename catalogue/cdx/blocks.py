@@ -3,7 +3,6 @@
 A block is one gzip member of lines ``KEY SP TIMESTAMP SP JSON LF``, sorted by their bytes.
 """
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -23,7 +22,6 @@ MAX_INFLATED = 64 << 20
 """Largest inflated block in bytes; most have 1.3 MB."""
 
 _LF, _FIRST_PRINTABLE = ord("\n"), 32
-_DETECTED_TYPE = re.compile(rb'"mime-detected"\s*:\s*"(?!-?")')
 _AT_ONCE = 96 << 10
 """Bytes compared at once; larger results need new memory from the system."""
 _MANY = 32
@@ -67,11 +65,6 @@ class Block:
     @property
     def size(self) -> int:
         return len(self._data) + self._starts.nbytes
-
-    @property
-    def has_detected_types(self) -> bool:
-        """Whether a line has a detected media type; old crawls have none."""
-        return _DETECTED_TYPE.search(self._data) is not None
 
     def _check_keys(self) -> None:
         """Check the order of keys and times, which differs from that of lines."""

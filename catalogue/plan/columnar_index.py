@@ -119,7 +119,7 @@ class ColumnarIndex:
         return found - stored.ruled_out(query) if stored else found
 
     def _values(self, query: ResolvedQuery) -> CrawlValues | None:
-        tested = {*tested_alone(query), *tested_alone(query.of(untyped=True))}
+        tested = {*tested_alone(query), *tested_alone(replace(query, where=query.where_declared))}
         return self.values(tested) if tested else None
 
     def _files_with_indexes(self) -> list[FileMetadata]:

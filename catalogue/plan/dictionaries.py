@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.formatting import plural, size
@@ -70,7 +70,7 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
 
     Dictionary pages are requested where they are likely to pay off.
     """
-    typed, untyped = tested_alone(query), tested_alone(query.of(untyped=True))
+    typed, declared = tested_alone(query), tested_alone(replace(query, where=query.where_declared))
     if not typed:
         return RuledOut()
     ruled_out = stored.ruled_out(query) if stored else set()
@@ -84,13 +84,13 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
     ]
     if len(left) < FEW:
         return RuledOut(frozenset(ruled_out), matching=_share(considered & known.keys(), ruled_out))
-    names = {*typed, *untyped}
+    names = tuple(dict.fromkeys([*typed, *declared]))
     pages = [page for file in files for page in dictionary_pages(file, names) if page.place not in ruled_out]
     fetched = {page.place for page in pages}
     found = collect_values(pages, query.table).ruled_out(query) if pages else set()
     missing = {}
     for file, group in left:
-        place, tested = (file.path, group.ordinal), untyped if is_untyped(file.file.crawl, group) else typed
+        place, tested = (file.path, group.ordinal), names if is_untyped(file.file.crawl, group) else typed
         parts = [*_missing(group, tested, known.get(place, frozenset()))]
         if parts and place not in fetched:
             missing[place] = file, parts

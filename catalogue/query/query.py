@@ -119,11 +119,11 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
     if query.latest or query.unique is not None:
         distinct = _distinct(query, dataset, stored, columns)
         columns = tuple(dict.fromkeys((*columns, distinct.by, *filter(None, [distinct.time]))))
-    where = where_untyped = None
+    where = where_untyped = where_declared = None
     if query.where or query.status or query.mime or query.lang:
         from catalogue.query.where import parse_conditions
 
-        where, where_untyped = parse_conditions(query, newer, dataset)
+        where, where_untyped, where_declared = parse_conditions(query, newer, dataset)
     intervals = merge(interval for pattern in patterns for interval in pattern.intervals)
     resolved = ResolvedQuery(
         intervals=Intervals(intervals if query.within is None else intersect(intervals, query.within)),
@@ -131,6 +131,7 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
         columns=columns,
         where=where,
         where_untyped=where_untyped,
+        where_declared=where_declared,
         from_ms=first,
         to_ms=end,
         urls=tuple(pattern.url for pattern in patterns if pattern.url) if query.exact_url else (),

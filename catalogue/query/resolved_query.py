@@ -81,7 +81,9 @@ class ResolvedQuery:
     columns: tuple[str, ...] = CDX_COLUMNS
     where: Where | None = None
     where_untyped: Where | None = None
-    """The condition for row groups and blocks of old crawls without detected media types."""
+    """The condition for old crawls, where captures without a detected media type have the declared one."""
+    where_declared: Where | None = None
+    """The same by the declared type alone, which rules out values."""
     from_ms: int | None = None
     """Milliseconds since 1970 UTC."""
     to_ms: int | None = None
@@ -160,11 +162,9 @@ class ResolvedQuery:
 
 
 def is_untyped(crawl: str, group: RowGroup) -> bool:
-    """Return whether a row group has no detected media types, and its crawl may lack them."""
-    if crawl >= ALL_TYPED:
-        return False
+    """Return whether rows may have no detected media type, and their crawl may lack them."""
     chunk = group.chunks.get("content_mime_detected")
-    return chunk is None or chunk.null_count == chunk.num_values
+    return crawl < ALL_TYPED and (chunk is None or chunk.null_count != 0)
 
 
 def might_match(query: ResolvedQuery, group: RowGroup) -> bool:

@@ -19,7 +19,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.formatting import first_paragraph
 from catalogue.parquet.arrow_arrays import numbers, positions
-from catalogue.query.filters import DECLARED_TYPE, conditions
+from catalogue.query.filters import DECLARED_TYPE, DETECTED_TYPE, conditions
 from catalogue.query.literals import literal
 from catalogue.query.resolved_query import Condition, Where, check_columns
 
@@ -162,11 +162,11 @@ def matching_values(condition: Where, values: pa.Array, connection: duckdb.DuckD
     return where_positions(condition, pa.table({condition.columns[0]: values}), connection)
 
 
-def parse_conditions(query: "Query", newer: pa.Schema, dataset: Dataset) -> tuple[Where, Where | None]:
+def parse_conditions(query: "Query", newer: pa.Schema, dataset: Dataset) -> tuple[Where, Where | None, Where | None]:
     """Join the boolean expressions and filters of a query by AND; see ``parse_where``.
 
     Returns:
-        The condition, and the one for row groups without detected media types if that is another one.
+        The condition, and where it is another one, that for old crawls, and the same by declared media types alone.
     """
     expressions: Sequence[str] = query.where
     filters = partial(conditions, query.status, query.mime, query.lang)
@@ -176,8 +176,12 @@ def parse_conditions(query: "Query", newer: pa.Schema, dataset: Dataset) -> tupl
         expressions = [f"({each}\n)" for each in expressions]
     where = parse_where(" AND ".join([*expressions, *filters()]), newer, dataset)
     if not query.mime or dataset != COMMON_CRAWL:
-        return where, None
-    return where, parse_where(" AND ".join([*expressions, *filters(DECLARED_TYPE)]), newer, dataset)
+        return where, None, None
+    either = f"coalesce({DETECTED_TYPE}, {DECLARED_TYPE})"
+    old, declared = (
+        parse_where(" AND ".join([*expressions, *filters(name)]), newer, dataset) for name in (either, DECLARED_TYPE)
+    )
+    return where, old, declared
 
 
 def check_expression(sql: str) -> None:

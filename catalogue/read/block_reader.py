@@ -151,8 +151,7 @@ def _matching(
     subsets = texts(planned.subsets)
     for block, found in _found(blocks, planned.intervals, least):
         rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
-        typed = planned.crawl >= ALL_TYPED or block.has_detected_types
-        matching, _ = residuals[not typed].keep(rows)
+        matching, _ = residuals[planned.crawl < ALL_TYPED].keep(rows)
         if {*SUBSETS}.difference(planned.subsets):
             matching = matching.filter(pc.is_in(matching.column("subset"), value_set=subsets))
         if matching.num_rows:

@@ -89,12 +89,13 @@ class CrawlValues:
         if query.where is None or not self.places:
             return set()
         refuted = self._refuted(query.where, query)
-        if query.where_untyped and refuted.any():
+        if query.where_declared and refuted.any():
             detected = self.columns.get(_DETECTED_TYPE)
             typed = np.zeros(len(self.places), bool)
             if detected:
-                typed = detected.flags(len(self.places), np.flatnonzero(booleans(detected.values.is_valid())))
-            refuted &= typed | self._refuted(query.where_untyped, query)
+                nulls = np.flatnonzero(booleans(detected.values.is_null()))
+                typed = self.known(_DETECTED_TYPE) & ~detected.flags(len(self.places), nulls)
+            refuted &= typed | self._refuted(query.where_declared, query)
         return {self.places[number] for number in np.flatnonzero(refuted).tolist()}
 
     def _refuted(self, where: "Where", query: "ResolvedQuery") -> np.ndarray:
