@@ -60,8 +60,8 @@ def block_pieces(
     with closing(fetch_blocks(plan, source, executor, events)) as fetched:
         for request, response in fetched:
             blocks = blocks_of(source, request, response, events, request.planned.intervals)
-            is_joined = not plan.query.stops_early and request.planned.crawl >= ALL_TYPED
-            for rows, last in _matching(request.planned, blocks, residuals, _AT_ONCE if is_joined else 1):
+            least = 1 if plan.query.stops_early else _AT_ONCE
+            for rows, last in _matching(request.planned, blocks, residuals, least):
                 yield Piece(rows.select(plan.row_schema.names), last)
             stop, planned = request.read.blocks.stop, request.planned
             more = stop < planned.reads[-1].blocks.stop
