@@ -9,7 +9,7 @@ from catalogue.query.random_order import DrawnRows, RandomOrder, RowGroupId
 SIZES: dict[RowGroupId, int] = {("a", 0): 1, ("a", 1): 7, ("b", 0): 0, ("b", 1): 90, ("c", 0): 1000, ("d", 3): 2}
 
 
-def in_order(*drawn: Mapping[RowGroupId, DrawnRows]) -> list[list[str | int]]:
+def in_order(*drawn: Mapping[RowGroupId, DrawnRows]) -> list[list[Any]]:
     places = [
         (place, *group, int(row))
         for some in drawn
