@@ -117,7 +117,7 @@ class KeysLeft:
         self._starts: list[int] = np.cumsum([0, *map(len, self._pieces)]).tolist()
         self._ascend = [*map(ascends, self._pieces)]
         ends = zip(self._pieces, self._ascend, strict=True)
-        leasts = [(keys[0] if ascend else pc.min_max(keys).values()[0]).as_py() for keys, ascend in ends]
+        leasts = [(keys[0] if ascend else pc.min_max(keys)["min"]).as_py() for keys, ascend in ends]
         known = (END if least is None else least for least in reversed(leasts))
         self._after = [*accumulate(known, min, initial=END)][::-1]
         """Least key from each piece on."""

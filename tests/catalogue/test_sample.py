@@ -127,6 +127,19 @@ def test_fetches_each_page_once(mirror: Path, tmp_path: Path, crawl: str, cache_
             assert all(a[1] < b[0] for a, b in pairwise(inorder))
 
 
+def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:
+    rows = table([f"com,example)/{number:07}" for number in range(200_000)])
+    source = crawl_of(tmp_path / "source", rows, data_page_size=200_000, row_group_size=100_000, compression="none")
+    with LoopbackServer(source) as server:
+        settings = replace(fast(server, tmp_path, cache_size=0), bandwidth=1e5, latency=0.001)
+        with catalogue.open(tmp_path / "data", settings=settings) as cat:
+            cat.harvest(CRAWL)
+            plans: list[ReadPlan] = []
+            assert len([*cat.sample(cat.captures("*", columns=["url"], subsets="all"), 6).batches(plans.append)]) == 1
+    assert (plans[0].estimated, plans[1].exact, plans[1].rows, plans[1].chunks) == (True, True, 6, 0)
+    assert plans[1].pages <= 12  # one of each column for each row
+
+
 def test_limits_captures_of_each_value(harvested: Catalogue, all_rows: pa.Table, crawl: str) -> None:
     captures = harvested.captures("*", crawls=crawl, columns=["url", "url_host_name"], subsets="all")
     hosts = harvested.sample(captures, 30, per="host", most=2).to_pandas()["url_host_name"]

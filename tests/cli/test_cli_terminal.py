@@ -148,7 +148,7 @@ SIGNS = {"colours": r"\x1b\[[0-9;]*[1-9][0-9;]*m", "moves": r"\x1b\[[0-9?;]*[A-Z
     [({"TERM": "xterm-256color"}, {*SIGNS}), ({"NO_COLOR": "1"}, {"moves"}), ({"TERM": "dumb"}, set())],
 )
 def test_colours_only_terminals_that_support_it(command: Command, environment: dict[str, Any], sent: set[str]) -> None:
-    seen = on_a_terminal(command, "harvest", "--crawl", "latest", "--rate", "2", **environment)
+    seen = on_a_terminal(command, "harvest", "--crawl", "latest", "--rate", "2", "--subset", "all", **environment)
     assert ("waiting for the source" in seen) is bool(sent)  # dumb terminals have no bars
     assert {name for name, sign in SIGNS.items() if re.search(sign, seen)} == sent
 

@@ -229,6 +229,17 @@ def test_conditions_that_need_no_other_column(
     assert wanted != expected(some, texts, how, Match.EXACT)
 
 
+def test_captures_of_other_subsets_are_left_out(both: Catalogue, rows: pa.Table, some: Oracle, tmp_path: Path) -> None:
+    texts = texts_of(some, 40, seed=10)
+    wanted = expected(
+        Oracle(rows.filter(pc.field("subset") == "crawldiagnostics"), some.crawls), texts, "inner", Match.EXACT
+    )
+    assert wanted
+    for index in ("columnar", "cdx"):
+        done = run(both, texts, tmp_path / index, "inner", subsets="crawldiagnostics", index=index, crawls=some.crawls)
+        assert of_result(done) == wanted
+
+
 def test_inner_join_of_which_only_keys_are_wanted(both: Catalogue, some: Oracle) -> None:
     texts = [text for text in texts_of(some, 50, seed=8) if all(key.isascii() for key in keys_of(text))]
     found = [

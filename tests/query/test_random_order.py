@@ -1,10 +1,41 @@
-"""Every row is as likely to come early in a random order, and rows of row groups that are not possible are left out."""
+"""A random order has each row once, each is as likely to come early, and impossible row groups are left out."""
 
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from catalogue.query.random_order import RandomOrder
+from catalogue.query.random_order import DrawnRows, RandomOrder, RowGroupId
+
+SIZES: dict[RowGroupId, int] = {("a", 0): 1, ("a", 1): 7, ("b", 0): 0, ("b", 1): 90, ("c", 0): 1000, ("d", 3): 2}
+
+
+def in_order(*drawn: Mapping[RowGroupId, DrawnRows]) -> list[list[Any]]:
+    places = [
+        (place, *group, int(row))
+        for some in drawn
+        for group, each in some.items()
+        for place, row in zip(each.order, each.rows, strict=True)
+    ]
+    return [row for _, *row in sorted(places)]
+
+
+def test_has_each_row_once_however_many_are_drawn_at_a_time() -> None:
+    every = in_order(*RandomOrder(SIZES, 5).rest())
+    assert every != sorted(every) == [[*group, row] for group, size in SIZES.items() for row in range(size)]
+    for counts in ([1, 2, 3], [50] * 11, [700]):
+        order = RandomOrder(dict(reversed(SIZES.items())), 5)
+        drawn = [order.next(count) for count in counts]
+        assert [*in_order(*drawn), *in_order(*order.rest())] == every
+
+
+def test_every_set_of_rows_is_as_likely() -> None:
+    """The first three, and the last three, of nine rows in three row groups of two files."""
+    orders = [in_order(*RandomOrder({("a", 0): 2, ("a", 1): 4, ("b", 0): 3}, seed).rest()) for seed in range(1500)]
+    for part in (slice(3), slice(6, 9)):
+        sets = Counter(str(sorted(order[part])) for order in orders)
+        assert len(sets) == 84
+        # The 99.9th percentile of chi-squared with 83 degrees of freedom.
+        assert sum((count - 1500 / 84) ** 2 for count in sets.values()) / (1500 / 84) < 128.6
 
 
 def test_files_row_groups_and_positions_get_their_share() -> None:

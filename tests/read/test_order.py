@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,18 @@ def test_streams_that_are_zipped_in_files(tmp_path: Path, *, page_index: bool) -
             assert first_rows(cat, limit) == expected[:limit]
 
 
+def test_files_that_overlap(tmp_path: Path) -> None:
+    """Of rows with equal keys, those without a time come last."""
+    times = pa.array([None, 1, 2] * 100, pa.timestamp("ms", "UTC"))
+    rows = table([f"com,example)/{at // 3:03}" for at in range(300)], fetch_time=times)
+    columns = [KEY_COLUMN, "fetch_time", "url"]
+    tables = [rows.select(columns).slice(start, 200) for start in (0, 100)]
+    expected = sorted(chain(*map(rows_of, tables)), key=lambda row: (row[0], row[1] is None, *row[1:]))
+    with harvested(tmp_path, *tables, row_group_size=25) as cat:
+        found = cat.captures("*", columns=columns, index="columnar").to_arrow()
+        assert rows_of(found.select(columns)) == expected
+
+
 def test_row_groups_without_bounds(tmp_path: Path) -> None:
     """Their rows may come before all others, until a backfill."""
     tables = [part([f"com,example{number})/{at:03}" for at in range(100)]) for number in (2, 0, 1)]
@@ -158,6 +171,17 @@ def test_row_groups_without_bounds(tmp_path: Path) -> None:
         for limit in (None, 1, 110):
             assert first_rows(cat, limit) == expected[:limit]
         assert cat.captures("example1.com/*", columns=[KEY_COLUMN, "url"]).plan.requests < everything
+
+
+def test_large_row_group_in_another_order(tmp_path: Path) -> None:
+    """Its keys are decoded in several parts."""
+    keys = [f"com,example)/{letter}{at:05}" for letter in "bac" for at in range(70_000)]
+    with harvested(tmp_path, part(keys), write_statistics=False, write_page_index=False) as cat:
+        for _ in range(2):
+            found = cat.captures("*", columns=[KEY_COLUMN], index="columnar").to_arrow()
+            assert found[KEY_COLUMN].to_pylist() == sorted(keys)
+            assert not cat.backfill().run().failures
+        assert cat.captures("example.com/a*", index="columnar").count() == 70_000
 
 
 def test_rows_that_wait_take_little_memory(tmp_path: Path) -> None:

@@ -167,6 +167,13 @@ def test_reads_empty_row_groups(tmp_path: Path) -> None:
         assert cat.captures("*", columns=["url"]).complete
 
 
+def test_first_and_last_second_belong_to_a_query(tmp_path: Path) -> None:
+    times = pa.array([1_642_000_000_000 + 500 * at for at in range(ROWS)], pa.timestamp("ms", "UTC"))
+    with harvested(tmp_path, rows(fetch_time=times), row_group_size=1) as cat:
+        found = cat.captures("*", from_="20220112150642", to="20220112150645", columns=["warc_record_offset"])
+        assert found.to_arrow().column("warc_record_offset").to_pylist() == [*range(4, 12)]
+
+
 def test_long_texts_give_smaller_batches() -> None:
     batches = list(batches_of(pa.table({"url": ["x" * 70_000] * 2200})))
     assert sum(batch.num_rows for batch in batches) == 2200

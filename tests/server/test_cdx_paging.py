@@ -42,6 +42,9 @@ def test_each_key_is_on_one_page(
     pages = pages_of(blocks, size)
     assert [block for page in pages for block in page] == list(blocks)
     assert all(sum(block.size for block in page) <= size or len(page) == 1 for page in pages)
+    for block in blocks:
+        rows = sum(following for key, following in at if covers(block.intervals, key))
+        assert block.size == max(1, round(rows / BLOCK_ROWS))
     for key in keys:
         holding = [block for block in blocks if covers(block.intervals, key)]
         assert len(holding) == covers(intervals, key)
