@@ -193,6 +193,8 @@ class CdxIndex:
                 search = self._lists.search(self.crawl)
             search.predict = self._predict
             for interval in query.intervals:
+                if search.knows(interval):
+                    continue
                 place = search.locate(interval)
                 if place and len(place) > _MOST_LISTED:
                     raise self._too_many(query, f"{size(len(place))} of lines")
