@@ -118,7 +118,7 @@ def captures_in(file: BinaryIO) -> "pa.Table":
 
 def _rows(text: Iterator[str]) -> Iterator[Mapping[str, Any]]:
     numbered = enumerate(text, 1)
-    before, first = next(((number - 1, line.lstrip()) for number, line in numbered if not _is_header(line)), (0, ""))
+    before, first = next(((number - 1, line.lstrip()) for number, line in numbered if not _is_skipped(line)), (0, ""))
     lines = chain([first], (line for _, line in numbered))
     if first.startswith("["):
         yield from (row if isinstance(row, dict) else {} for row in json.loads("".join(lines)))
@@ -135,7 +135,7 @@ def _rows(text: Iterator[str]) -> Iterator[Mapping[str, Any]]:
         yield from rows
         return
     for number, line in enumerate(lines, before + 1):
-        if not _is_header(line):
+        if not _is_skipped(line):
             cdxj = _CDXJ.fullmatch(line)
             try:
                 row = json.loads(cdxj[2] if cdxj else line)
@@ -144,7 +144,7 @@ def _rows(text: Iterator[str]) -> Iterator[Mapping[str, Any]]:
             yield (row | ({"timestamp": cdxj[1]} if cdxj else {})) if isinstance(row, dict) else {}
 
 
-def _is_header(line: str) -> bool:
+def _is_skipped(line: str) -> bool:
     if not line.lstrip().startswith(_CDXJ_HEADERS):
         return not line.strip()
     names = (name.strip().strip('"').lower() for name in re.split("[\t;,]", line))
