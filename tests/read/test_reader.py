@@ -169,7 +169,7 @@ def test_reads_empty_row_groups(tmp_path: Path) -> None:
 
 def test_first_and_last_second_belong_to_a_query(tmp_path: Path) -> None:
     times = pa.array([1_642_000_000_000 + 500 * at for at in range(ROWS)], pa.timestamp("ms", "UTC"))
-    with harvested(tmp_path, rows(fetch_time=times), row_group_size=1) as cat:
+    with harvested(tmp_path, rows(fetch_time=times), row_group_size=5) as cat:
         found = cat.captures("*", from_="20220112150642", to="20220112150645", columns=["warc_record_offset"])
         assert found.to_arrow().column("warc_record_offset").to_pylist() == [*range(4, 12)]
 
