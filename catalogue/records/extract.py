@@ -32,7 +32,10 @@ _LINKS = (
     "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],form[action],"
     "meta[http-equiv=refresh i]"
 )
-_REFRESH = re.compile(r"\s*[\d.]+[\s;,]+(?:url\s*=\s*)?(?:'([^']+)|\"([^\"]+)|([^'\"\s].*))", re.IGNORECASE)
+_REFRESH = re.compile(
+    r"\s*[\d.]+(?>\s*[;,]\s*|\s+)(?:url\s*=\s*)?+(?:'([^']+)|\"([^\"]+)|([^'\"].*))",
+    re.ASCII | re.DOTALL | re.IGNORECASE,
+)
 """The content of ``meta http-equiv=refresh``, as browsers read it."""
 _INVISIBLE = "script,style,noscript,template,svg,iframe,object,head,title"
 _AROUND_CONTENT = "nav,header,footer,aside,form,[role=navigation],[role=banner],[role=contentinfo]"

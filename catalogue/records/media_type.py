@@ -71,7 +71,7 @@ _BRANDED = (
     (re.compile(rb"RIFF....WAVE", re.DOTALL), "audio/wave"),
     (re.compile(rb"RIFF....AVI ", re.DOTALL), "video/avi"),
     (re.compile(rb"....ftypavi[fs]", re.DOTALL), "image/avif"),
-    (re.compile(rb"....ftyp", re.DOTALL), "video/mp4"),
+    (re.compile(rb"....ftyp(?:mp4|.{8}(?:.{4}){0,60}?mp4)", re.DOTALL), "video/mp4"),
 )
 _CHECKED = ("text/", "image/", "application/json", "application/javascript")
 """Declared types that a signature overrides, as those of XML; other documents may be in a zip file."""

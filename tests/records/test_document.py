@@ -66,7 +66,10 @@ def test_extracts_links_of_images(documents: Documents) -> None:
 
 @pytest.mark.parametrize(
     ("content", "target"),
-    [("0; URL='/x y'", "/x y"), ("5,url=/a;b", "/a;b"), ("3 /to?url=1", "/to?url=1"), ("5", None), ("; /x", None)],
+    [
+        *(("0; URL='/x y'", "/x y"), ("5,url=/a;b", "/a;b"), ("3 /to?url=1", "/to?url=1"), ("5", None), ("; /x", None)),
+        *(("0;URL=", None), ("0; url=''", None), ("1;;/x", ";/x"), ("1;url=/a\nb", "/a\nb"), ("1;\xa0/x", "\xa0/x")),
+    ],
 )
 def test_refreshes_are_links(documents: Documents, content: str, target: str | None) -> None:
     page = f'<meta http-equiv=Refresh content="{content}"><a href=/1>1</a>'

@@ -82,7 +82,7 @@ def test_rejects_records_that_are_not_responses(head: str) -> None:
 
 def test_reads_headers_as_servers_wrote_them() -> None:
     folded = ["X-Folded: b", "\tc", "X-Later:", " d"]
-    lines = ["HTTP/1.1 200 OK", "Server : a", "no colon", "  continued", *folded, "X-Name: \xe9", "Empty:"]
+    lines = ["HTTP/1.1 200 OK", "Server : a", "no colon", "  continued", *folded, "X-Name: \xe9\xa0", "Empty:"]
     for encoding, end in (("latin-1", "\r\n"), ("utf-8", "\n"), ("latin-1", " \n")):
         head = end.join([*lines, "", ""]).encode(encoding)
         member = packed(head + BODY, head="", WARC_Payload_Digest="")
@@ -91,7 +91,7 @@ def test_reads_headers_as_servers_wrote_them() -> None:
             ("Server", "a"),
             ("X-Folded", "b\tc"),
             ("X-Later", "d"),
-            ("X-Name", "\xe9"),
+            ("X-Name", "\xe9\xa0"),
             ("Empty", ""),
         )
         assert (record.http_head, record.body, record.status_line) == (head, BODY, "200 OK")
