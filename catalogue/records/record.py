@@ -202,10 +202,10 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
     archive = "warc" if data.startswith(_WARC) else "arc"
     _, headers, start = parse_head(WARC, data, 0, len(data)) if archive == "warc" else parse_arc_head(data)
     url = _url(headers, archive)
-    kind: str | None = "arc_header" if url.startswith("filedesc://") else "response"
-    if archive == "warc":
-        kind = (_find(headers, "WARC-Type") or "").lower() or None
-    if kind is None or kind not in _KINDS:
+    kind = (_find(headers, "WARC-Type") or "").lower() or "None"
+    if archive == "arc":
+        kind = "arc_header" if url.startswith("filedesc://") else "response"
+    if kind not in _KINDS:
         raise BadRecord(f"it is a record of type {_shown(kind)}")
     end = start + _length(_find(headers, "Content-Length" if archive == "warc" else "length"))
     if archive == "arc" and len(data) == end + 3 and data.endswith(b"\n"):

@@ -18,9 +18,10 @@ def packed(body: bytes = BODY, **fields: Any) -> bytes:
     return gzip.compress(warc(body, **fields))
 
 
+@pytest.mark.parametrize("before", [b"", b"\r\n\n"])
 @pytest.mark.parametrize("make", [warc, arc])
-def test_reads_a_record(make: Any) -> None:
-    member = gzip.compress(make())
+def test_reads_a_record(make: Any, before: bytes) -> None:
+    member = gzip.compress(before + make())
     for meant in (capture(member), Capture("crawl-data/x.warc.gz", 0, len(member))):
         record = read_record(meant, member)
         assert (record.url, record.time, record.status, record.body, record.payload) == (URL, TIME, 200, BODY, BODY)
