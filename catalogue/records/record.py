@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from urllib.parse import unquote_to_bytes
 
@@ -36,11 +36,14 @@ _ENDS = {b"\r\n\r\n", b"\r\n\r\n\r\n", b"\r\n", b"\n", b"", b"\n\n"}
 _STRAY = b"\r\n"
 """Bytes between head and body of responses in CC-MAIN-2018-34, https://github.com/commoncrawl/nutch/issues/5."""
 _HTTP, _MAX_INTERIM = b"HTTP/", 5
+_HTTP_BLOCKS = ("application/http", "message/http")
 _HTTP_KINDS = {"response", "revisit"}
 _HTTP_SCHEMES = ("http:", "https:")
 _LENGTH = re.compile(r"[0-9]{1,15}")
 _SERVER_LENGTHS = {"content-length", "x-crawler-content-length"}
 """Headers with the length that a server declared; since 2018 the first one has the archived length."""
+_UNMARKED_LIMIT, _UNMARKED_UNTIL = 1 << 20, datetime(2019, 8, 14, tzinfo=UTC)
+"""The length at which Common Crawl truncated payloads without a mark, https://github.com/commoncrawl/nutch/issues/10."""
 _ALGORITHMS = {"md5", "sha1", "sha256", "sha384", "sha512"}
 _HEX = re.compile(r"[0-9a-f]*[0189][0-9a-f]*")
 """Hexadecimal digits that are not base 32."""
@@ -110,7 +113,7 @@ class Record(ReprMixin):
         """The declared media type with parameters; several values are joined by commas."""
         values = [value for name, value in self.http_headers if name.lower() == "content-type"]
         block = self.header("content-type") or ""
-        return ", ".join(values) or ("" if block.startswith("application/http") else block)
+        return ", ".join(values) or ("" if block.startswith(_HTTP_BLOCKS) else block)
 
     @cached_property
     def mime(self) -> str | None:
@@ -152,7 +155,9 @@ class Record(ReprMixin):
 
     @property
     def _is_short(self) -> bool:
-        """Whether a body without codings is shorter than the server declared, as unmarked ones are until 2019."""
+        """Whether the body is shorter than its server sent it, although nothing marks it."""
+        if len(self.body) == _UNMARKED_LIMIT and self.time and self.time < _UNMARKED_UNTIL:
+            return True
         fields = [(name.lower(), value) for name, value in self.http_headers]
         lengths = [int(value) for name, value in fields if name in _SERVER_LENGTHS and _LENGTH.fullmatch(value)]
         coded = any(name.endswith("-encoding") for name, _ in fields)

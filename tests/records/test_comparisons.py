@@ -97,9 +97,10 @@ def test_digests_without_an_algorithm_are_recognized_by_their_length() -> None:
 )
 def test_digests_of_revisits_are_of_another_record(block: bytes) -> None:
     reported = {"WARC_Payload_Digest": f"sha1:{digest(BODY)}", "WARC_Block_Digest": f"sha1:{digest(BODY)}"}
-    member = packed(block, head="", WARC_Type="revisit", **reported)
+    member = packed(block, head="", WARC_Type="revisit", Content_Type="message/http", **reported)
     record = read_record(capture(member, status=None), member)
     assert (record.kind, record.body, record.http_head) == ("revisit", b"", block)
+    assert record.mime in {None, "text/html"}
 
 
 ARC_LINES = {

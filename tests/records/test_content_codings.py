@@ -270,6 +270,14 @@ def test_a_body_shorter_than_its_server_declared_is_truncated(lines: str, body: 
     assert record_of(body, lines=lines).truncated == truncated
 
 
+@pytest.mark.parametrize(
+    ("size", "year", "truncated"), [(1 << 20, 2018, "unspecified"), (1 << 20, 2020, None), ((1 << 20) - 1, 2018, None)]
+)
+def test_a_body_of_the_limit_of_crawls_without_marks_is_truncated(size: int, year: int, truncated: str | None) -> None:
+    record = record_of(b"x" * size, time=None, WARC_Date=f"{year}-01-02T03:04:05Z")
+    assert record.truncated == truncated
+
+
 def test_digests_of_either_form_are_accepted() -> None:
     coded = gzip.compress(PAGE, mtime=0)
     body, lines = chunked(coded), "Transfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n"
