@@ -38,7 +38,8 @@ _REFRESH = re.compile(
 )
 """The content of ``meta http-equiv=refresh``, as browsers read it."""
 _EMPTY_ELEMENT = re.compile(
-    r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)([A-Za-z][\w:.-]*+)([^<>]*+)(?<=/)>"
+    r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)([A-Za-z][\w:.-]*+)"
+    r"(/|[^<>]*+(?<=[\"'\s]/))>"
 )
 """An element of XHTML that ends at once; a parser of HTML would read what follows as its content."""
 _INVISIBLE = "script,style,noscript,template,svg,iframe,object,head,title"
