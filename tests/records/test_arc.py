@@ -139,6 +139,7 @@ def test_reads_records_by_place(archives: Archives, server: LoopbackServer, tmp_
     assert "truncated" in reasons[NEW, third.offset]
     assert "does not exist" in reasons[wrong[-1].filename, 0]
     check(tmp_path / "all.warc.gz")
+    assert gzip.decompress((tmp_path / "all.warc.gz").read_bytes()).count(b"\r\nWARC-Truncated: length\r\n") == 1
     found = {(url, body) for _, url, body in records_in(tmp_path / "all.warc.gz")}
     pages = [each for at, each in enumerate(PAGES) if at not in {1, 2}]
     assert found == {(each.url.replace(" ", "%20"), each.body) for each in pages}

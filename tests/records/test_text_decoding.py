@@ -226,3 +226,8 @@ def test_xhtml_is_read_as_the_server_declares_it(declared: str) -> None:
 def test_html_of_other_types_is_decoded_by_the_header(kind: str) -> None:
     page = page_of("'Größe'".encode("cp1252"), f"{kind}; charset=cp1252")
     assert (page.html, page.charset) == ("'Größe'", None)
+
+
+def test_html_of_xml_is_decoded_by_its_declaration() -> None:
+    document = "<?xml version='1.0' encoding='iso-8859-5'?><sitemap>ж</sitemap>"
+    assert page_of(document.encode("iso-8859-5"), "application/xml").html == document
