@@ -104,7 +104,7 @@ def fetch_records(
 
 
 def get_bytes(source: Source, capture: Capture, place: ByteRange) -> bytes:
-    """Request a range of the archive of a capture, also in the folder that only old sources have."""
+    """Request a range of an archive, also in the folder that only old sources have."""
     try:
         return source.get(capture.filename, place).body
     except NotFound:

@@ -40,13 +40,11 @@ _HTTP_BLOCKS = ("application/http", "message/http")
 _HTTP_KINDS = {"response", "revisit"}
 _HTTP_SCHEMES = ("http:", "https:")
 _LENGTH = re.compile(r"[0-9]{1,15}")
-_SERVER_LENGTHS = {"content-length", "x-crawler-content-length"}
-"""Headers with the length that a server declared; since 2018 the first one has the archived length."""
+_SERVER_LENGTHS = {"content-length", "x-crawler-content-length"}  # since 2018 the first has the archived length
 _UNMARKED_LIMIT, _UNMARKED_UNTIL = 1 << 20, datetime(2019, 8, 14, tzinfo=UTC)
-"""The length at which Common Crawl truncated payloads without a mark, https://github.com/commoncrawl/nutch/issues/10."""
+"""Common Crawl truncated payloads at this length, not always with a mark, https://github.com/commoncrawl/nutch/issues/10."""
 _ALGORITHMS = {"md5", "sha1", "sha256", "sha384", "sha512"}
-_HEX = re.compile(r"[0-9a-f]*[0189][0-9a-f]*")
-"""Hexadecimal digits that are not base 32."""
+_HEX = re.compile(r"[0-9a-f]*[0189][0-9a-f]*")  # not base 32
 _ALGORITHM_BY_LENGTH = {32: "md5", 64: "sha256", 96: "sha384", 128: "sha512"}
 _UNKNOWN = {"", "-", "none", "null"}
 """Values of dates, digests and flags that are unknown."""
