@@ -161,7 +161,10 @@ def _readable(label: bytes | None) -> str | None:
 
 
 _Find = Callable[[bytes], str | None]
-_IN_HTML: dict[str, _Find] = {META: _meta, DECLARATION: _xml_declaration}
+_IN_HTML: dict[str, _Find] = {
+    META: _meta,
+    DECLARATION: lambda data: _xml_declaration(data) if data.startswith(b"<") else None,  # blanks only in feeds
+}
 _IN_XML: dict[str, _Find] = {DECLARATION: _xml_declaration}
 _DECLARATIONS: dict[Syntax, dict[str, _Find]] = {
     Syntax.HTML: _IN_HTML,

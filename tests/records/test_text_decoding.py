@@ -80,6 +80,9 @@ DECLARED = {
         *(b"<?xml version='1.0' encoding='cp1251'?><html>" + RUSSIAN.encode("cp1251"), HTML),
         *("windows-1251", XML_DECLARATION),
     ),
+    "XML declaration of a page after blanks": (
+        *(b"\n<?xml version='1.0' encoding='cp1251'?><html>" + RUSSIAN.encode(), HTML, "utf-8", DETECTION),
+    ),
     "XHTML": (
         b'<?xml version="1.0" encoding="koi8-r"?><html><meta charset="cp1251"/>' + RUSSIAN.encode("koi8-r"),
         *("application/xhtml+xml", "koi8-r", XML_DECLARATION),
