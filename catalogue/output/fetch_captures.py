@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
-from catalogue.errors import BadRecord, FormatError, IncompleteAnswer, NotFound, QueryError, SourceError
+from catalogue.errors import BadRecord, FormatError, IncompleteAnswer, QueryError, SourceError
 from catalogue.output.fetch import (
     EncodedRecord,
     EncodedRecords,
@@ -28,7 +28,7 @@ from catalogue.output.fetch import (
 from catalogue.output.formats import FormatSpec
 from catalogue.output.open_output import Output, open_format, open_output
 from catalogue.progress import Progress
-from catalogue.records.fetch_records import FailedRecord, RecordFetch, fetch_records, record_fetches
+from catalogue.records.fetch_records import FailedRecord, RecordFetch, fetch_records, get_bytes, record_fetches
 from catalogue.records.record import Record, read_record
 from catalogue.session import Session
 from catalogue.settings import Settings, source_roots
@@ -72,12 +72,7 @@ def fetch_record(session: Session, given: "Capture | Mapping[str, Any] | pd.Seri
     if not (isinstance(given, Capture | Mapping) or is_series):
         raise QueryError(f"invalid capture {given!r:.100}; use a row of captures, such as a dict")
     capture = given if isinstance(given, Capture) else capture_of(cast("Mapping[str, Any]", given))
-    try:
-        body = session.source.get(capture.filename, capture.range).body
-    except NotFound:
-        if not capture.old_folder:
-            raise
-        body = session.source.get(f"{capture.old_folder}{capture.filename}", capture.range).body
+    body = get_bytes(session.source, capture, capture.range)
     try:
         return read_record(capture, body)
     except BadRecord as error:

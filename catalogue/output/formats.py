@@ -133,6 +133,7 @@ def _as_warc(record: Record) -> bytes:
         "WARC-Target-URI": record.url.replace(" ", "%20"),  # not allowed in WARC files
         "WARC-Date": f"{record.time:%Y-%m-%dT%H:%M:%SZ}",
         "WARC-IP-Address": record.header("ip-address"),
+        "WARC-Truncated": record.truncated,
         "WARC-Payload-Digest": f"sha1:{digest}",
     }
     head = StatusAndHeaders("", [each for each in fields.items() if each[1]], protocol="WARC/1.0")

@@ -34,8 +34,7 @@ _NOT_CODINGS = {"", "-", "7bit", "8bit", "aws-chunked", "binary", "identity", "n
 _NO_NAME = re.compile(r"[/=]")
 """Characters of media types and parameters, which some servers send instead."""
 _GZIP_SIGNATURE = b"\x1f\x8b"
-_EMPTY_BROTLI = b";"
-"""What most servers send for an empty page; other bytes for one are digits, which may be a page."""
+_EMPTY_BROTLI = b";"  # most servers send it for an empty page; other bytes for one are digits, which may be a page
 _ACCEPTED_AT_ONCE = 1 << 12
 _ZSTD_SIGNATURE = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 """Start of a frame or a skippable frame."""
@@ -173,10 +172,7 @@ def _unless_plain(data: bytes, damage: type[Exception], decode: Callable[[], Dec
 
 
 def _members(data: bytes, decoder: Callable[[], Any], following: re.Pattern[bytes] | None = None) -> Decoded:
-    """Decode members up to data that does not begin like one, which browsers ignore too.
-
-    ``decoder`` returns a decompressor of zlib or zstd, which have the same methods.
-    """
+    """Decode members up to data that does not begin like one, which browsers ignore too."""
     parts: list[bytes] = []
     room = MAX_DECODED
     for _ in range(_MAX_MEMBERS):

@@ -29,11 +29,19 @@ _MAX_MEMORY = 1 << 30
 _MAX_DEPTH = 10_000
 """Calls; Markdown takes three for each nested element, and elements that are not closed are nested."""
 _LINKS = (
-    "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],form[action],"
-    "meta[http-equiv=refresh i]"
+    "a[href],area[href],link[href],img[src],script[src],iframe[src],frame[src],embed[src],source[src],audio[src],"
+    "video[src],track[src],input[src],form[action],meta[http-equiv=refresh i]"
 )
-_REFRESH = re.compile(r"\s*[\d.]+[\s;,]+(?:url\s*=\s*)?(?:'([^']+)|\"([^\"]+)|([^'\"\s].*))", re.IGNORECASE)
+_REFRESH = re.compile(
+    r"\s*[\d.]+(?>\s*[;,]\s*|\s+)(?:url\s*=\s*)?+(?:'([^']+)|\"([^\"]+)|([^'\"].*))",
+    re.ASCII | re.DOTALL | re.IGNORECASE,
+)
 """The content of ``meta http-equiv=refresh``, as browsers read it."""
+_EMPTY_ELEMENT = re.compile(
+    r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)([A-Za-z][\w:.-]*+)"
+    r"(/|[^<>]*+(?<=[\"'\s]/))>"
+)
+"""In XHTML; a parser of HTML would read what follows as its content."""
 _INVISIBLE = "script,style,noscript,template,svg,iframe,object,head,title"
 _AROUND_CONTENT = "nav,header,footer,aside,form,[role=navigation],[role=banner],[role=contentinfo]"
 _BLANK_LINES = re.compile(r"\s*\n\s*\n")
@@ -83,6 +91,8 @@ def _answer(request: bytes) -> bytes:
     try:
         charset = find_charset(data, Syntax(syntax), content_type=content_type, url=url)
         document = decode_text(data, charset)
+        if syntax == Syntax.XHTML.value:
+            document = _EMPTY_ELEMENT.sub(r"<\1\2></\1>", document)
         found = _look(document, Syntax(syntax).parsed_as, main_content=main_content, markdown=markdown)
         found |= {"charset": charset.name, "charset_detector": charset.source}
     except Exception as error:  # noqa: BLE001 - two parsers of hostile bytes may raise anything

@@ -103,6 +103,16 @@ def fetch_records(
         converting.shutdown(wait=False, cancel_futures=True)
 
 
+def get_bytes(source: Source, capture: Capture, place: ByteRange) -> bytes:
+    """Request a range of an archive, also in the folder that only old sources have."""
+    try:
+        return source.get(capture.filename, place).body
+    except NotFound:
+        if not capture.old_folder:
+            raise
+        return source.get(f"{capture.old_folder}{capture.filename}", place).body
+
+
 def _read(capture: Capture, member: bytes, convert: Callable[[Record], _Converted]) -> _Converted | FailedRecord:
     try:
         return convert(read_record(capture, member))
@@ -120,16 +130,10 @@ def _failed(capture: Capture, reason: str, *, permanent: bool) -> FailedRecord:
 
 def _fetch(fetch: RecordFetch, source: Source) -> list[tuple[Capture, bytes] | FailedRecord]:
     try:
-        body = source.get(fetch.path, fetch.range).body
+        body = get_bytes(source, fetch.captures[0], fetch.range)
     except (Blocked, SourceUnavailable):
         raise
     except (NotFound, Forbidden) as error:
-        if (
-            isinstance(error, NotFound)
-            and (folder := fetch.captures[0].old_folder)
-            and not fetch.path.startswith(folder)
-        ):
-            return _fetch(RecordFetch(f"{folder}{fetch.path}", fetch.range, fetch.captures), source)
         permanent = isinstance(error, NotFound)
         return [FailedRecord(capture, str(error), permanent) for capture in fetch.captures]
     except SourceError as error:

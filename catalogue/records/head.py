@@ -17,6 +17,7 @@ WARC = re.compile(r"WARC/(?:1\.[01]|0\.1[78])", re.IGNORECASE)
 HTTP = re.compile(r"HTTP/[0-9]+(?:\.[0-9])?|(?:HTTP|ICY)(?=\s+[0-9]{3})", re.IGNORECASE)
 """Protocols of responses; archives have more than two versions."""
 _LONGEST_PROTOCOL = 20
+_BLANKS = " \t\r\f\v"
 _ARC_FIELDS = ("uri", "ip-address", "archive-date", "content-type", "length")
 _ARC_MIDDLE = re.compile(
     r"(?<![ \t])[ \t]+([0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*|-)[ \t]+"
@@ -69,12 +70,12 @@ def parse_head(protocol: re.Pattern[str], data: bytes, start: int, end: int) -> 
         if line.startswith((" ", "\t")):
             if continues:
                 name, value = headers[-1]
-                headers[-1] = name, (value + line.rstrip()).lstrip()
+                headers[-1] = name, (value + line.rstrip(_BLANKS)).lstrip(_BLANKS)
             continue
         name, colon, value = line.partition(":")
         continues = bool(colon)
         if continues:
-            headers.append((name.rstrip(" \t"), value.strip()))
+            headers.append((name.rstrip(" \t"), value.strip(_BLANKS)))
     return status_line[matched.end() :].strip(), tuple(headers), content
 
 

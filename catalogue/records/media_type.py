@@ -17,23 +17,10 @@ _TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
 _END_OF_TYPE = re.compile("[; \t]")
 """Some servers forget the semicolon before a parameter."""
 _AROUND_TYPE = " \t\"'"
-_UNKNOWN = {
-    "*/*",
-    "application/binary",
-    "application/download",
-    "application/force-download",
-    "application/octet-stream",
-    "application/octetstream",
-    "application/unknown",
-    "application/x-download",
-    "application/x-force-download",
-    "application/x-octet-stream",
-    "application/x-unknown",
-    "application/x-unknown-content-type",
-    "binary/octet-stream",
-    "content/unknown",
-    "unknown/unknown",
-}
+_UNKNOWN = re.compile(
+    r"\*/\*|(?:application|binary|content|unknown)/(?:x-)?"
+    r"(?:binary|(?:force-)?download|octet-?stream|unknown(?:-content-type)?)"
+)
 """Types of any bytes."""
 _SIGNATURES = {
     b"%PDF-": "application/pdf",
@@ -71,7 +58,7 @@ _BRANDED = (
     (re.compile(rb"RIFF....WAVE", re.DOTALL), "audio/wave"),
     (re.compile(rb"RIFF....AVI ", re.DOTALL), "video/avi"),
     (re.compile(rb"....ftypavi[fs]", re.DOTALL), "image/avif"),
-    (re.compile(rb"....ftyp", re.DOTALL), "video/mp4"),
+    (re.compile(rb"....ftyp(?:mp4|.{8}(?:.{4}){0,60}?mp4)", re.DOTALL), "video/mp4"),
 )
 _CHECKED = ("text/", "image/", "application/json", "application/javascript")
 """Declared types that a signature overrides, as those of XML; other documents may be in a zip file."""
@@ -109,7 +96,7 @@ def media_type(
     ``payload`` returns the payload without codings; it is called only if its first bytes decide.
     """
     for detected in (identified, indexed):
-        if (found := first_type(detected)) and found not in _UNKNOWN:
+        if (found := first_type(detected)) and not _UNKNOWN.fullmatch(found):
             return found
     named = first_type(declared) or first_type(identified) or first_type(indexed)
     data = payload()
@@ -117,7 +104,7 @@ def media_type(
         return named
     if named == PLAIN and declared_charset(declared or "") not in _UTF_16_STARTS and is_binary(data[:_SNIFFED]):
         return binary_type(data) or _ANY
-    if named and named not in _UNKNOWN:
+    if named and not _UNKNOWN.fullmatch(named):
         binary = binary_type(data) if named.startswith(_CHECKED) or is_xml(named) else None
         return binary or named
     return binary_type(data) or _text_type(data) or named

@@ -37,7 +37,7 @@ _LONGEST_BASE = 10_000
 
 def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
     """Return the metadata of a record, with what ``look`` extracts (see ``Documents.look``)."""
-    time, body = record.time, record.body
+    time, payload = record.time, record.body if record.coding_error else record.payload
     found: dict[str, Any] = {
         "url": record.url,
         "attempt_time": int(time.timestamp() * 1000) if time else None,
@@ -46,13 +46,13 @@ def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dic
         "http_result": record.status,
         "http_headers": {name.lower(): value for name, value in joined(record.http_headers).items()},
         "redirect_from": record.header("WARC-Redirected-From"),
-        "content_len": len(body),
+        "content_len": len(payload),
         "mime_type": (record.http_header("content-type") or "").partition(";")[0].strip().lower() or None,
         "mime_detected": record.mime,
         "truncated": record.truncated,
         "coding_error": record.coding_error,
         "download_size": record.capture.length,
-        "md5": hashlib.md5(body, usedforsecurity=False).hexdigest(),
+        "md5": hashlib.md5(payload, usedforsecurity=False).hexdigest(),
     }
     try:
         inside = look(record)

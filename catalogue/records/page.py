@@ -11,7 +11,7 @@ from catalogue.errors import IncompleteAnswer
 from catalogue.formatting import ReprMixin, clock
 from catalogue.records.document import Documents
 from catalogue.records.head import joined
-from catalogue.records.media_type import Syntax
+from catalogue.records.media_type import Syntax, is_xml
 from catalogue.records.metadata import absolute_links, omitted_links
 from catalogue.records.record import Record
 from catalogue.records.text_decoding import decode_text, find_charset
@@ -84,7 +84,8 @@ class Page(ReprMixin):
     def html(self) -> str:
         """The document as text; invalid bytes become U+FFFD. Raises BadRecord as ``content`` does."""
         content, record = self.content, self.record
-        charset = record.charset or find_charset(content, Syntax.TEXT, content_type=record.content_type, url=self.url)
+        syntax = Syntax.XML if is_xml(record.mime or "") else Syntax.TEXT
+        charset = record.charset or find_charset(content, syntax, content_type=record.content_type, url=self.url)
         return decode_text(content, charset)
 
     @property

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from urllib.parse import unquote_to_bytes
 
@@ -36,12 +36,15 @@ _ENDS = {b"\r\n\r\n", b"\r\n\r\n\r\n", b"\r\n", b"\n", b"", b"\n\n"}
 _STRAY = b"\r\n"
 """Bytes between head and body of responses in CC-MAIN-2018-34, https://github.com/commoncrawl/nutch/issues/5."""
 _HTTP, _MAX_INTERIM = b"HTTP/", 5
+_HTTP_BLOCKS = ("application/http", "message/http")
 _HTTP_KINDS = {"response", "revisit"}
 _HTTP_SCHEMES = ("http:", "https:")
 _LENGTH = re.compile(r"[0-9]{1,15}")
+_SERVER_LENGTHS = {"content-length", "x-crawler-content-length"}  # since 2018 the first has the archived length
+_UNMARKED_LIMIT, _UNMARKED_UNTIL = 1 << 20, datetime(2019, 8, 14, tzinfo=UTC)
+"""Common Crawl truncated payloads at this length, not always with a mark, https://github.com/commoncrawl/nutch/issues/10."""
 _ALGORITHMS = {"md5", "sha1", "sha256", "sha384", "sha512"}
-_HEX = re.compile(r"[0-9a-f]*[0189][0-9a-f]*")
-"""Hexadecimal digits that are not base 32."""
+_HEX = re.compile(r"[0-9a-f]*[0189][0-9a-f]*")  # not base 32
 _ALGORITHM_BY_LENGTH = {32: "md5", 64: "sha256", 96: "sha384", 128: "sha512"}
 _UNKNOWN = {"", "-", "none", "null"}
 """Values of dates, digests and flags that are unknown."""
@@ -106,17 +109,16 @@ class Record(ReprMixin):
     @property
     def content_type(self) -> str:
         """The declared media type with parameters; several values are joined by commas."""
-        return ", ".join(value for name, value in self.http_headers if name.lower() == "content-type")
+        values = [value for name, value in self.http_headers if name.lower() == "content-type"]
+        block = self.header("content-type") or ""
+        return ", ".join(values) or ("" if block.startswith(_HTTP_BLOCKS) else block)
 
     @cached_property
     def mime(self) -> str | None:
         """The media type, lower case, without parameters; see ``catalogue.records.media_type``."""
-        block = self.header("content-type") or ""
+        identified = self.header("WARC-Identified-Payload-Type")
         return media_type(
-            self.header("WARC-Identified-Payload-Type"),
-            self.capture.mime,
-            self.content_type or (None if block.startswith("application/http") else block),
-            lambda: b"" if self.coding_error else self.payload,
+            identified, self.capture.mime, self.content_type, lambda: b"" if self.coding_error else self.payload
         )
 
     @property
@@ -140,12 +142,24 @@ class Record(ReprMixin):
         """Why the payload is not complete: ``length``, ``time``, ``disconnect`` or ``unspecified``."""
         if self._flag or isinstance(self._decoded, BadRecord):
             return self._flag
-        return "unspecified" if self._decoded[1] else None
+        return "unspecified" if self._decoded[1] or self._is_short else None
 
     @property
     def _flag(self) -> str | None:
         flag = (self.header("WARC-Truncated") or "").lower()
-        return self.capture.truncated if flag in _UNKNOWN else flag
+        if flag not in _UNKNOWN:
+            return flag
+        return self.capture.truncated or ("length" if self.http_header("x-commoncrawl-ContentTruncated") else None)
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether the body is shorter than its server sent it, although nothing marks it."""
+        if len(self.body) == _UNMARKED_LIMIT and self.time and self.time < _UNMARKED_UNTIL:
+            return True
+        fields = [(name.lower(), value) for name, value in self.http_headers]
+        lengths = [int(value) for name, value in fields if name in _SERVER_LENGTHS and _LENGTH.fullmatch(value)]
+        coded = any(name.endswith("-encoding") for name, _ in fields)
+        return not coded and 0 < len(self.body) < max(lengths, default=0)
 
     @property
     def syntax(self) -> Syntax | None:
@@ -191,12 +205,14 @@ def _record(capture: Capture, member: bytes, data: bytes) -> Record:
     archive = "warc" if data.startswith(_WARC) else "arc"
     _, headers, start = parse_head(WARC, data, 0, len(data)) if archive == "warc" else parse_arc_head(data)
     url = _url(headers, archive)
-    kind: str | None = "arc_header" if url.startswith("filedesc://") else "response"
-    if archive == "warc":
-        kind = (_find(headers, "WARC-Type") or "").lower() or None
-    if kind is None or kind not in _KINDS:
+    kind = (_find(headers, "WARC-Type") or "").lower() or "None"
+    if archive == "arc":
+        kind = "arc_header" if url.startswith("filedesc://") else "response"
+    if kind not in _KINDS:
         raise BadRecord(f"it is a record of type {_shown(kind)}")
     end = start + _length(_find(headers, "Content-Length" if archive == "warc" else "length"))
+    if archive == "arc" and len(data) == end + 3 and data.endswith(b"\n"):
+        end += 2  # some lengths of 2012 leave out the blank line after the head
     if end > len(data):
         raise BadRecord(f"its content is {end - len(data):,} bytes shorter than declared")
     if data[end : end + 7] not in _ENDS:  # a byte more than the longest

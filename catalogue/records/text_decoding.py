@@ -60,8 +60,7 @@ _CONTENT_CHARSET = re.compile(
 _BY_PYTHON_NAME = {"cp874": "windows-874"}
 """Names from the detector that are not labels of the encoding standard."""
 _TOP_LEVEL_DOMAIN = re.compile(r"[a-z]{2,63}|xn--[a-z0-9-]{1,59}")
-_ESCAPE = b"\x1b"
-"""ASCII text with this byte may be iso-2022-jp."""
+_ESCAPE = b"\x1b"  # ASCII text with it may be iso-2022-jp
 _INVALID = "\ufffd"
 
 
@@ -162,7 +161,10 @@ def _readable(label: bytes | None) -> str | None:
 
 
 _Find = Callable[[bytes], str | None]
-_IN_HTML: dict[str, _Find] = {META: _meta, DECLARATION: _xml_declaration}
+_IN_HTML: dict[str, _Find] = {
+    META: _meta,
+    DECLARATION: lambda data: _xml_declaration(data) if data.startswith(b"<") else None,  # blanks only in feeds
+}
 _IN_XML: dict[str, _Find] = {DECLARATION: _xml_declaration}
 _DECLARATIONS: dict[Syntax, dict[str, _Find]] = {
     Syntax.HTML: _IN_HTML,

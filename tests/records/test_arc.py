@@ -2,7 +2,7 @@
 
 The files are as the Internet Archive describes them (https://archive.org/web/researcher/ArcFileFormat.php), each record
 a gzip member, with what was found in Common Crawl's (https://github.com/commoncrawl/arc2warc-conversion): blanks in
-URLs, and heads that keep the codings that bodies were rid of.
+URLs, lengths without the blank line after the head, and heads that keep the codings that bodies were rid of.
 """
 
 import csv
@@ -28,7 +28,8 @@ NEW, OLD = (
 )
 CODED = (
     b"HTTP/1.1 200 OK\r\nDate:Wed, 16 May 2012 21:14:36 GMT\r\nTransfer-Encoding:chunked\r\n"
-    b"Content-Type:text/html; charset=UTF-8\r\nContent-Encoding:gzip\r\nx-commoncrawl-DetectedCharset:UTF-8\r\n\r\n"
+    b"Content-Type:text/html; charset=UTF-8\r\nContent-Encoding:gzip\r\nx-commoncrawl-DetectedCharset:UTF-8\r\n"
+    b"x-commoncrawl-ContentTruncated:TruncatedInDownload\r\n\r\n"
 )
 PLAIN = b"HTTP/1.0 200 Document follows\r\nContent-Type: text/html\r\n\r\n"
 
@@ -40,6 +41,8 @@ class Page:
     head: bytes
     body: bytes
     status: int = 200
+    missing: int = 0
+    """Bytes by which its length is too short."""
 
 
 def page(text: str) -> bytes:
@@ -53,6 +56,7 @@ PAGES = [
     Page(NEW, "https://www.example.com:8443/a b?c=d:e", PLAIN, page("blanks")),
     Page(NEW, "http://example.com/café/síða", PLAIN, page("not ASCII")),
     Page(NEW, "http://example.com/a>", PLAIN, page("brackets")),
+    Page(NEW, "http://example.com/short", PLAIN, page("short") + b"\n\n", missing=2),
     Page(NEW, "http://example.com/nothing", b"HTTP/1.1 204 No Content\r\nServer:x\r\n\r\n", b"", 204),
     Page(OLD, "http://www.example.com:80/2010", b"HTTP/1.2 200 OK\r\nContent-Type: text/html\r\n\r\n", page("2010")),
 ]
@@ -66,7 +70,7 @@ def arc_file(path: Path, pages: list[Page]) -> list[Capture]:
     captures = []
     for each in pages:
         content = each.head + each.body
-        line = f"{each.url} 192.0.2.1 20120516211439 text/html {len(content)}\n"
+        line = f"{each.url} 192.0.2.1 20120516211439 text/html {len(content) - each.missing}\n"
         member = gzip.compress(line.encode() + content + b"\n")
         captures.append(Capture(each.archive, len(data), len(member), each.url))
         data += member
@@ -135,6 +139,7 @@ def test_reads_records_by_place(archives: Archives, server: LoopbackServer, tmp_
     assert "truncated" in reasons[NEW, third.offset]
     assert "does not exist" in reasons[wrong[-1].filename, 0]
     check(tmp_path / "all.warc.gz")
+    assert gzip.decompress((tmp_path / "all.warc.gz").read_bytes()).count(b"\r\nWARC-Truncated: length\r\n") == 1
     found = {(url, body) for _, url, body in records_in(tmp_path / "all.warc.gz")}
     pages = [each for at, each in enumerate(PAGES) if at not in {1, 2}]
     assert found == {(each.url.replace(" ", "%20"), each.body) for each in pages}
@@ -155,5 +160,6 @@ def test_reads_records_of_the_url_index(archives: Archives, server: LoopbackServ
     assert {each["server_ip"] for each in objects} == {"192.0.2.1"}
     facts = sorted((each["url"], each.get("http_result"), each["content_len"]) for each in objects)
     assert facts == sorted((each.url, each.status, len(each.body)) for each in PAGES if each.archive == NEW)
+    assert [each["truncated"] for each in objects if "truncated" in each] == ["length"]
     titles = {each["content"]["title"] for each in objects if each["content_len"]}
     assert titles >= {"coded", "blanks", "not ASCII"}

@@ -254,6 +254,26 @@ def test_record_reports_what_was_decoded() -> None:
     assert (early.truncated, early.payload) == ("unspecified", PAGE)
 
 
+@pytest.mark.parametrize(
+    ("lines", "body", "truncated"),
+    [
+        ("Content-Length: 2000\r\n", PAGE, "unspecified"),
+        (f"X-Crawler-Content-Length: 2000\r\nContent-Length: {len(PAGE)}\r\n", PAGE, "unspecified"),
+        ("X-Crawler-Content-Length: 2000\r\nX-Crawler-Content-Encoding: gzip\r\n", PAGE, None),
+        ("Content-Length: 2000\r\nContent-Encoding: gzip\r\n", PAGE, None),
+        ("Content-Length: 20\r\n", PAGE, None),
+        ("Content-Length: -1\r\nContent-Length: \u0662000\r\n", PAGE, None),
+        ("Content-Length: 2000\r\n", b"", None),
+        ("", b"x" * (1 << 20), "unspecified"),
+        ("", b"x" * ((1 << 20) - 1), None),
+    ],
+)
+def test_unmarked_bodies_that_are_short_are_truncated(lines: str, body: bytes, truncated: str | None) -> None:
+    """One of 1 MiB only before Common Crawl marked all."""
+    assert record_of(body, lines=lines, time=None, WARC_Date="2018-08-15T01:02:03Z").truncated == truncated
+    assert record_of(b"x" * (1 << 20)).truncated is None
+
+
 def test_digests_of_either_form_are_accepted() -> None:
     coded = gzip.compress(PAGE, mtime=0)
     body, lines = chunked(coded), "Transfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n"

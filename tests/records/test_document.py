@@ -58,15 +58,26 @@ def test_extracts_a_page(documents: Documents) -> None:
 
 
 def test_extracts_links_of_images(documents: Documents) -> None:
-    page = "<a href=/1>1</a><svg><a xlink:href=/2>2</a><a xml:href=/3>3</a></svg><a href=/4>4</a>"
+    page = "<a href=/1>1</a><svg><a xlink:href=/2>2</a><a xml:href=/3>3</a></svg><video src=/4></video><a href=/5>5</a>"
     links = documents.look(record_of(page.encode()))["content"]["links"]
-    assert [link["href"] for link in links] == ["/1", "/2", "/4"]
+    assert [link["href"] for link in links] == ["/1", "/2", "/4", "/5"]
     assert links[1] == {"type": "a", "href": "/2", "text": "2"}
+
+
+def test_empty_elements_of_xhtml_have_no_content(documents: Documents) -> None:
+    page = "<html xmlns='x'><head><script src='/1'/><title>T</title></head><body><object/><br/><a href='/2'/>x</html>"
+    found = documents.look(record_of(page.encode(), "application/xhtml+xml"))
+    assert (found["text"], found["content"]["title"]) == ("x", "T")
+    assert [link.get("text") for link in found["content"]["links"]] == [None, None]
+    assert documents.look(record_of(page.encode(), "text/html"))["text"] == ""  # as in browsers
 
 
 @pytest.mark.parametrize(
     ("content", "target"),
-    [("0; URL='/x y'", "/x y"), ("5,url=/a;b", "/a;b"), ("3 /to?url=1", "/to?url=1"), ("5", None), ("; /x", None)],
+    [
+        *(("0; URL='/x y'", "/x y"), ("5,url=/a;b", "/a;b"), ("3 /to?url=1", "/to?url=1"), ("5", None), ("; /x", None)),
+        *(("0;URL=", None), ("0; url=''", None), ("1;;/x", ";/x"), ("1;url=/a\nb", "/a\nb"), ("1;\xa0/x", "\xa0/x")),
+    ],
 )
 def test_refreshes_are_links(documents: Documents, content: str, target: str | None) -> None:
     page = f'<meta http-equiv=Refresh content="{content}"><a href=/1>1</a>'

@@ -45,6 +45,8 @@ TYPES = {
     "JSON": ("application/json", b"{}", "application/json", None),
     "PDF as HTML": ("text/html", PDF, "application/pdf", None),
     "PNG as HTML": ("text/html; charset=utf-8", PNG, "image/png", None),
+    "HEIC": ("image/heic", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "image/heic", None),
+    "MP4 as HTML": ("text/html", b"\0\0\0\x18ftypisom\0\0\0\0avc1mp41", "video/mp4", None),
     "PNG as JPEG": ("image/jpeg", PNG, "image/png", None),
     "gzip as XML": ("application/xml", GZIP, "application/gzip", None),
     "bytes as text": ("text/plain", b"a\0\1\2", "application/octet-stream", None),
@@ -79,10 +81,10 @@ def test_detected_types_have_priority(documents: Documents, declared: str) -> No
 
 
 def test_records_without_http_have_the_type_of_their_block() -> None:
-    block = {"WARC_Type": "resource", "Content_Type": "text/css"}
-    member = gzip.compress(warc(b"a { color: red }", head="", **block), mtime=0)
-    record = read_record(capture(member, digest=None, status=None), member)
-    assert (record.mime, record.body) == ("text/css", b"a { color: red }")
+    block = {"WARC_Type": "resource", "Content_Type": "text/html; charset=koi8-r"}
+    member = gzip.compress(warc("<p>Привет".encode("koi8-r"), head="", **block), mtime=0)
+    page = Page(read_record(capture(member, digest=None, status=None), member), "CC-MAIN-2022-33", "warc")
+    assert (page.record.mime, page.charset_source, page.html) == ("text/html", "http header", "<p>Привет")
 
 
 def test_long_prologs_take_linear_time() -> None:

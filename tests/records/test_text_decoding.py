@@ -80,6 +80,9 @@ DECLARED = {
         *(b"<?xml version='1.0' encoding='cp1251'?><html>" + RUSSIAN.encode("cp1251"), HTML),
         *("windows-1251", XML_DECLARATION),
     ),
+    "XML declaration of a page after blanks": (
+        *(b"\n<?xml version='1.0' encoding='cp1251'?><html>" + RUSSIAN.encode(), HTML, "utf-8", DETECTION),
+    ),
     "XHTML": (
         b'<?xml version="1.0" encoding="koi8-r"?><html><meta charset="cp1251"/>' + RUSSIAN.encode("koi8-r"),
         *("application/xhtml+xml", "koi8-r", XML_DECLARATION),
@@ -226,3 +229,8 @@ def test_xhtml_is_read_as_the_server_declares_it(declared: str) -> None:
 def test_html_of_other_types_is_decoded_by_the_header(kind: str) -> None:
     page = page_of("'Größe'".encode("cp1252"), f"{kind}; charset=cp1252")
     assert (page.html, page.charset) == ("'Größe'", None)
+
+
+def test_html_of_xml_is_decoded_by_its_declaration() -> None:
+    document = "<?xml version='1.0' encoding='iso-8859-5'?><sitemap>ж</sitemap>"
+    assert page_of(document.encode("iso-8859-5"), "application/xml").html == document
