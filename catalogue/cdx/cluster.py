@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from catalogue.commoncrawl.gzip_members import inflate
+from catalogue.commoncrawl.gzip_members import inflate_list
 from catalogue.errors import BadCdx, BadManifest
 from catalogue.parquet.arrow_arrays import arrow_memory, booleans, integers, positions
 from catalogue.source.byte_ranges import ByteRange
@@ -78,7 +78,7 @@ def count_shards(crawl: str, data: bytes) -> int:
     """
     path = shards_path(crawl)
     try:
-        lines = inflate(data).split(b"\n")
+        lines = inflate_list(data).split(b"\n")
     except BadManifest as error:
         raise BadCdx(f"{path}: {error}") from error
     shards = re.compile(rb"%b/cdx-([0-9]{5})\.gz" % re.escape(index_folder(crawl).encode()))

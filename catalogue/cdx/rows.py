@@ -52,7 +52,7 @@ _FEW = 64
 """Lines that are parsed here, not by Arrow."""
 _AT_ONCE = 256 << 10
 """Bytes that Arrow parses at once; larger buffers need new memory from the system."""
-_DECODE = json.JSONDecoder(object_pairs_hook=list, parse_int=len).decode  # no field that is used is a number
+_DECODE = json.JSONDecoder(object_pairs_hook=list, parse_int=str).decode  # values are texts
 _TYPES = frozenset([str, type(None)])
 _MAX_DIGITS = 15
 _SHORT = re.compile("0*([0-9]{1,5})")

@@ -18,7 +18,7 @@ from catalogue.commoncrawl.crawls import (
     plain_names,
     select_crawls,
 )
-from catalogue.commoncrawl.gzip_members import inflate, inflate_list
+from catalogue.commoncrawl.gzip_members import inflate_list
 from catalogue.errors import BadManifest, FormatError, QueryError, UnknownCrawl
 from catalogue.formatting import without_secrets
 from catalogue.surt import Keys
@@ -252,7 +252,7 @@ def parse_manifest(crawl: str | None, data: bytes) -> list[IndexFile]:
     """
     label = f"of {crawl} " if crawl else ""
     try:
-        lines = inflate(data).decode("ascii").splitlines()
+        lines = inflate_list(data).decode("ascii").splitlines()
     except (BadManifest, UnicodeDecodeError) as error:
         raise BadManifest(f"cannot read the manifest {label}({error}); try again, or report it") from error
     files = [file for line in lines if (file := index_file(line.strip())) and crawl in {None, file.crawl}]

@@ -135,9 +135,9 @@ class _FooterDecoder:
             raise BadFooter("the footer has no list of row groups")
         if groups is None:  # they precede the schema
             groups = self._row_groups(Reader(data, row_groups, len(data)))
-        # Without an order, parquet.thrift leaves undefined what bounds mean. Those of floats are not used.
+        # Without an order, parquet.thrift leaves undefined what bounds mean. Those of other types are not used.
         context.ordered = len(orders) == len(context.columns) and all(
-            is_known or column.physical_type in {"FLOAT", "DOUBLE"}
+            is_known or column.physical_type not in {"BYTE_ARRAY", "INT32", "INT64"}
             for is_known, column in zip(orders, context.columns.values(), strict=True)
         )
         return self._footer(top, groups)

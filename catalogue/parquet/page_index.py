@@ -208,8 +208,7 @@ def decode_offset_index(data: bytes, chunk: ColumnChunk, num_rows: int) -> Offse
     # Only a dictionary page without an offset in the footer may precede the first data page.
     untold = chunk.dictionary_page_offset is None and not {*DICTIONARY_ENCODINGS}.isdisjoint(chunk.encodings)
     fits = (
-        len(sizes) > 0
-        and (offsets[0] == chunk.data_page_offset or (untold and offsets[0] > chunk.data_page_offset))
+        (offsets[0] == chunk.data_page_offset or (untold and offsets[0] > chunk.data_page_offset))
         and all(size > 0 for size in sizes)
         and all(start + size == end for (start, end), size in zip(pairwise(offsets), sizes, strict=True))
         and first_rows[0] == 0

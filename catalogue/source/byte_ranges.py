@@ -96,8 +96,6 @@ def resolve(requested: ByteRange | SuffixRange, total: int) -> ByteRange:
     """
     match requested:
         case SuffixRange(length):
-            if total < 1:
-                raise WrongRange("the file is empty")
             return ByteRange(max(0, total - length), total)
         case ByteRange(start, end):
             if end > total:

@@ -48,8 +48,10 @@ _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
 
 
-_UNQUOTED = "/=+,~:@!$&'()*;"
-"""Characters that a path may have unescaped (RFC 3986, section 3.3); some servers do not decode them."""
+_UNQUOTED = "/=,~:@!$&'()*;"
+"""Characters that a path may have unescaped (RFC 3986, section 3.3), and some servers do not decode; S3 decodes + to a
+space.
+"""
 
 
 @dataclass(frozen=True, slots=True)

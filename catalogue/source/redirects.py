@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from threading import Lock
 from typing import Any
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from catalogue.errors import Blocked, FileChanged, Forbidden, NotFound, SourceError, Unreachable
 from catalogue.source.byte_ranges import FileVersion
@@ -97,11 +97,13 @@ class RedirectingSource(HttpSource):
     def _receive(
         self, request: Request, status: int, headers: dict[str, str], read: Callable[[int], bytes]
     ) -> Response:
-        to = _allowed(self.url, headers.get("location", ""), self._redirects) if status in _REDIRECTS else None
+        path = request.where.removeprefix(self.url)
+        url, location = f"{self.url}{quote(path)}", headers.get("location", "")
+        to = _allowed(url, location, self._redirects) if status in _REDIRECTS else None
         if to is None:
             return super()._receive(request, status, headers, read)
         target = to.path.removeprefix("/") + (f"?{to.query}" if to.query else "")
-        self.place(request.where.removeprefix(self.url)).address = _Address(f"{to.scheme}://{to.netloc}/", target)
+        self.place(path).address = _Address(f"{to.scheme}://{to.netloc}/", target)
         read(EXCERPT)  # so that the connection is used again
         return replace(Request(request.where, None, None).response(b"", None, 0, headers), etag=None, redirected=True)
 

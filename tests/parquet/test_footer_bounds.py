@@ -5,13 +5,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.parquet.footer import has_page_index, key_bounds
 from catalogue.parquet.model import Bounds, Order
-from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, LIST
-from tests.support.footers import KEY, STATUS, TIME, Items, Struct, decoded, field, made, small_file
+from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, LIST, STRUCT
+from tests.support.footers import KEY, STATUS, TIME, Items, Struct, decoded, field, made, small_file, write
 from tests.support.mirrors import read_footer
 
 
@@ -84,6 +86,16 @@ def test_ignores_bounds_without_column_orders() -> None:
     for place in (1, 2):
         del footer.statistics(0, STATUS)[place]
     assert decoded(footer).row_groups[0].chunks["fetch_status"].bounds is None
+
+
+@pytest.mark.parametrize(("column", "order"), [(0, 2), (1, 3), (2, 2), (3, 3)])
+def test_unknown_orders_matter_for_types_with_bounds(column: int, order: int) -> None:
+    """Order 2 is that of floats by IEEE 754, and 3 that of INT96 times."""
+    times = pa.array([1], pa.timestamp("us"))
+    table = pa.table({"k": ["a"], "time": times, "half": np.array([1], np.float16), "number": [1]})
+    footer = made(write(table, use_deprecated_int96_timestamps=True))
+    footer.fields[7] = (LIST, Items(STRUCT, [{order if at == column else 1: (STRUCT, {})} for at in range(4)]))
+    assert decoded(footer).ordered == (column in {1, 2})
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ from dataclasses import replace
 import pytest
 
 from catalogue.errors import BadPageIndex
-from catalogue.parquet.page_headers import page_header
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.thrift import DOUBLE, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
-from catalogue.source.byte_ranges import ByteRange
 from tests.support.paged import KEY, OTHER_KINDS, PLAIN, Part, overridden, part, untold
 
 Location = list[int]
@@ -110,15 +108,6 @@ def test_only_an_unlisted_dictionary_lies_before_the_first_page() -> None:
     before[0][1] = before[1][0] - before[0][0]
     with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
         decode_offset_index(offset_index(before), each.chunk, each.num_rows)
-
-
-def test_rejects_chunks_without_a_page() -> None:
-    each = untold()
-    dictionary = page_header(each.data, each.chunk.range.start).size
-    extent = ByteRange(each.chunk.range.start, each.chunk.range.start + dictionary)
-    empty = replace(each.chunk, range=extent, num_values=0)
-    with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
-        decode_offset_index(offset_index([]), empty, 0)
 
 
 @pytest.mark.parametrize("other", [*OTHER_KINDS, "the same number with a point"])

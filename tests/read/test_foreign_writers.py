@@ -177,6 +177,12 @@ def own_path(footer: Made) -> None:
         field(footer.chunk(0, column), 1, b"a.parquet", BINARY)
 
 
+def no_names(footer: Made) -> None:
+    """arrow-rs 58 can leave out the paths of columns in the schema."""
+    for column in range(2):
+        del footer.meta(0, column)[3]
+
+
 def unlisted_encodings(footer: Made) -> None:
     """Parquet.Net lists RLE, BIT_PACKED and PLAIN."""
     for column in range(2):
@@ -201,6 +207,7 @@ def without_dictionary_headers(data: bytes) -> Callable[[Made], None]:
 SMALL = write(TABLE, row_group_size=1000, write_page_index=False)
 WRITERS: dict[str, Callable[[], bytes]] = {
     "paths of chunks": lambda: edited(write(TABLE), own_path),
+    "chunks without the names of columns": lambda: edited(write(TABLE), no_names),
     "another number of rows of the file": lambda: edited(write(TABLE), other_number_of_rows),
     "encodings that the footer does not list": lambda: edited(
         write(TABLE, use_dictionary=False, column_encoding={KEY: "DELTA_BYTE_ARRAY", "number": "DELTA_BINARY_PACKED"}),
@@ -214,9 +221,7 @@ WRITERS: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("make", WRITERS.values(), ids=WRITERS)
 @pytest.mark.parametrize("pages", [False, True])
 def test_reads_what_other_writers_write(make: Callable[[], bytes], pages: bool) -> None:  # noqa: FBT001
-    data = make()
-    assert pq.read_table(pa.BufferReader(data)).equals(TABLE)
-    with dataset_of({"a.parquet": data}, pages=pages) as cat:
+    with dataset_of({"a.parquet": make()}, pages=pages) as cat:
         assert rows_of(cat.captures("*").to_arrow()) == rows_of(TABLE)
         assert cat.captures("key000100").to_arrow()["number"].to_pylist() == [100]
 

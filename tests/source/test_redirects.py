@@ -17,7 +17,7 @@ from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
 from tests.support import canaries
 from tests.support.clocks import FakeClock
-from tests.support.faults import Fault, FaultServer, Kind, always, first
+from tests.support.faults import Fault, FaultServer, Kind, Request, always, first
 from tests.support.second_hosts import SIGNED, SecondHost, second_host
 from tests.support.sources import DATA, FILES, PATH, SUFFIX, quick
 
@@ -84,6 +84,18 @@ def test_answers_without_a_redirect_are_checked_as_ever(tmp_path: Path) -> None:
                 source.get(PATH, SUFFIX, pin=version._replace(etag='"other"'))
             with pytest.raises(NotFound):
                 source.get("none", SUFFIX)
+
+
+def test_addresses_are_relative_to_that_of_the_file(tmp_path: Path) -> None:
+    """RFC 9110, section 10.2.2."""
+
+    def redirect(request: Request) -> Fault | None:
+        return Fault(Kind.REDIRECT_AWAY, target="../b.parquet?x=1") if request.path == "of/c%/a.parquet" else None
+
+    with FaultServer({"of/b.parquet": DATA}, script=redirect, host="127.0.0.2") as server, second_host({}) as host:
+        rules = Host("relative", server.url, redirects=("127.0.0.2",))
+        with opened(SecondHost(server, host.signed, rules), tmp_path) as source:
+            assert source.get("of/c%/a.parquet", SUFFIX).body == DATA[-5000:]
 
 
 @pytest.mark.parametrize(

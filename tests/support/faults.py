@@ -37,7 +37,7 @@ from http.client import HTTPException, parse_headers
 from io import BufferedReader
 from pathlib import Path
 from typing import Self
-from urllib.parse import unquote
+from urllib.parse import unquote_plus
 
 from tests.support.fault_answers import PIECE, Answer, Content, right_answer, text_answer, wrong_answer
 from tests.support.fault_kinds import (
@@ -328,7 +328,7 @@ def _read_head(reader: BufferedReader) -> tuple[str, str, dict[str, str]] | None
         headers = {name.lower(): text.strip() for name, text in parse_headers(reader).items()}
     except HTTPException:
         return None
-    return method, unquote(target.partition("?")[0].removeprefix("/"), errors="surrogateescape"), headers
+    return method, unquote_plus(target.partition("?")[0].removeprefix("/"), errors="surrogateescape"), headers
 
 
 def _send(
