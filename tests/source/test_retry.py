@@ -179,7 +179,7 @@ def test_gives_up_after_nine_of_ten_requests_failed(error: SourceError, failures
     assert ("SourceUnavailable" in outcomes(source, ["x"] * 700)) == bool(until)
     if until:
         assert source.requests == until
-        with pytest.raises(SourceUnavailable, match="fails nearly every request|throttles too many requests"):
+        with pytest.raises(SourceUnavailable, match=r"fails nearly every request|throttles too many requests"):
             source.get("x")
 
 
