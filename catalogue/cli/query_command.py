@@ -68,15 +68,16 @@ def plan(
     except for the list of crawls if latest, a year or a range needs it. If page indexes are not stored yet, the plan is
     an estimate; --indexes fetches and stores them.
 
-    Other engines can read the same bytes: --paths prints the files, and --output writes a row for each byte range:
-    path, crawl, subset, row_group, column, start and end (exclusive), bytes. These engines must filter by url_surtkey.
+    Other engines can read the same bytes of the columnar index: --paths prints the files, and --output writes a row for
+    each byte range: path, crawl, subset, row_group, column, start and end (exclusive), bytes. They must filter by
+    url_surtkey.
 
     \b
     catalogue plan '*.example.com' --crawl latest
     catalogue plan example.com/page 'example.org/*' --json
     catalogue plan '*.example.com' --indexes
-    catalogue plan '*.example.com' -o plan.parquet
-    catalogue plan '*.example.com' --paths | sed 's|^|s3a://commoncrawl/|'
+    catalogue plan '*.example.com' --index columnar -o plan.parquet
+    catalogue plan '*.example.com' --index columnar --paths | sed 's|^|s3a://commoncrawl/|'
     """
     if json_ + paths + (output is not None) > 1:
         raise QueryError("--json, --paths and --output exclude each other")
@@ -87,9 +88,8 @@ def plan(
     from catalogue.selection import known_crawls
 
     with options.opened() as catalogue:
-        captures = select_captures(catalogue, options, read_patterns(parameters))
-        if count:
-            captures = captures.counting()
+        found = select_captures(catalogue, options, read_patterns(parameters))
+        captures = found.counting() if count else found
         if indexes:
             captures.fetch_indexes()
         planned = captures.explain()
@@ -97,6 +97,8 @@ def plan(
         for crawl in captures.question.crawls if listed else ():
             if crawl not in listed and not may_be_unlisted(crawl, listed):  # a query asks the source
                 options.say(f"the list of crawls does not have {crawl}; {suggest_crawl(crawl, listed)}")
+        if planned.searched and (output or paths):
+            raise QueryError("the files are not known before a search of the CDX index; add --index columnar")
         if output:
             from catalogue.cli.row_writer import write
 
