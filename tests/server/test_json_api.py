@@ -187,7 +187,7 @@ def test_without_harvest(tmp_path: Path) -> None:
         ("/api/query?url=*&from=2022&to=2021", 422, "2022"),
         ("/api/query?url=*&from=2022-13-01", 422, "2022-13-01"),
         ("/api/query?url=*&crawl=CC-MAIN-1999-01", 404, "there is no crawl CC-MAIN-1999-01"),
-        ("/api/plan?url=*&crawl=CC-MAIN-1990..CC-MAIN-1991", 404, "there is no crawl"),
+        ("/api/plan?url=*&crawl=CC-MAIN-1990..CC-MAIN-1991", 404, "selects no crawl"),
         ("/api/row_groups?crawl=CC-MAIN-1999-01", 404, "there is no crawl CC-MAIN-1999-01"),
         ("/api/nothing", 404, "/api/status"),
         ("/api/", 404, "/api/status"),
