@@ -27,10 +27,12 @@ from tests.support.serving import Answer, get, harvested_in_part, serving, servi
 
 DOCUMENT = application().openapi()
 ROOT = Path(__file__).parents[2]
-# A request with valid parameters can still be refused.
+# A request with valid parameters can still be refused, and one with invalid ones because of its length.
 SETTINGS = """
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "404", "422"]
+[checks.negative_data_rejection]
+expected-statuses = ["4xx"]
 """
 address = pytest.fixture(scope="module")(serving_harvested)
 
