@@ -66,7 +66,7 @@ class UnexpectedHtml(Unreachable):
 
 
 class Redirected(SourceError):
-    """The source answered with a redirect; redirects are never followed."""
+    """The source answered with a redirect, which is not followed."""
 
 
 class RangeIgnored(SourceError):

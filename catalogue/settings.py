@@ -174,7 +174,7 @@ class Settings:
     latency: float = 0.1
     """Approximate seconds until the first byte of a response."""
     cache_size: int = 1_000_000_000
-    """Maximum bytes of Parquet pages that are cached on disk; 0 for no cache."""
+    """Maximum bytes of pages and blocks that are cached on disk; 0 for no cache."""
     cache: Path = field(default_factory=lambda: user_cache_path("catalogue"))
     """Folder of cached pages and of the rate limits that processes share."""
     data: Path = field(default_factory=default_data)

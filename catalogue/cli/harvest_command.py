@@ -112,9 +112,7 @@ def _state(row: Mapping[str, Any]) -> str:
 )
 @click.option("--refresh", is_flag=True, help="Fetch stored footers again, to find changed files.")
 @click.option("--dry-run", is_flag=True, help="Print the cost; fetch nothing except the list of crawls.")
-@click.option(
-    "--yes", is_flag=True, help="Do not ask for confirmation if several crawls take over 500 requests or 1 GB."
-)
+@click.option("--yes", is_flag=True, help="Do not ask if several crawls or values take over 500 requests or 1 GB.")
 @click.option("--key", metavar="COLUMN", help="With --table: the text column by which the files are sorted.")
 @click.option(
     "--keys",
@@ -300,7 +298,7 @@ def backfill(
 def forget(options: Common, *, crawls: tuple[str, ...], yes: bool) -> None:
     """Delete what is stored of a crawl.
 
-    It deletes footers, page indexes, and the list of blocks of the CDX index.
+    It deletes footers, page indexes, values of columns, and the list of blocks of the CDX index.
 
     \b
     catalogue forget --crawl CC-MAIN-2018-05

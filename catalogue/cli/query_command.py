@@ -46,7 +46,7 @@ _SHOWN_ROWS = 100
 
 @command()
 @query_options()
-@click.option("--indexes", is_flag=True, help="Fetch missing page indexes first, for an exact plan.")
+@click.option("--indexes", is_flag=True, help="First fetch page indexes and search for blocks, for an exact plan.")
 @click.option("--count", is_flag=True, help="Plan a count of the captures.")
 @json_option
 @click.option("--paths", is_flag=True, help="Print only the paths of the files, one per line.")
@@ -65,18 +65,19 @@ def plan(
 
     It prints requests, bytes and seconds, and the parts of an index that the query reads. In the CDX index these are
     blocks. The columnar index has files, which consist of row groups, and these of pages. A plan makes no requests,
-    except for the list of crawls if latest, a year or a range needs it. If page indexes are not stored yet, the plan is
-    an estimate; --indexes fetches and stores them.
+    except for the list of crawls if latest, a year or a range needs it. If page indexes or places of blocks are not
+    stored yet, the plan is an estimate; --indexes fetches and stores them.
 
-    Other engines can read the same bytes: --paths prints the files, and --output writes a row for each byte range:
-    path, crawl, subset, row_group, column, start and end (exclusive), bytes. These engines must filter by url_surtkey.
+    Other engines can read the same bytes of the columnar index: --paths prints the files, and --output writes a row for
+    each byte range: path, crawl, subset, row_group, column, start and end (exclusive), bytes. They must filter by
+    url_surtkey.
 
     \b
     catalogue plan '*.example.com' --crawl latest
     catalogue plan example.com/page 'example.org/*' --json
     catalogue plan '*.example.com' --indexes
-    catalogue plan '*.example.com' -o plan.parquet
-    catalogue plan '*.example.com' --paths | sed 's|^|s3a://commoncrawl/|'
+    catalogue plan '*.example.com' --index columnar -o plan.parquet
+    catalogue plan '*.example.com' --index columnar --paths | sed 's|^|s3a://commoncrawl/|'
     """
     if json_ + paths + (output is not None) > 1:
         raise QueryError("--json, --paths and --output exclude each other")
@@ -87,9 +88,8 @@ def plan(
     from catalogue.selection import known_crawls
 
     with options.opened() as catalogue:
-        captures = select_captures(catalogue, options, read_patterns(parameters))
-        if count:
-            captures = captures.counting()
+        found = select_captures(catalogue, options, read_patterns(parameters))
+        captures = found.counting() if count else found
         if indexes:
             captures.fetch_indexes()
         planned = captures.explain()
@@ -97,6 +97,8 @@ def plan(
         for crawl in captures.question.crawls if listed else ():
             if crawl not in listed and not may_be_unlisted(crawl, listed):  # a query asks the source
                 options.say(f"the list of crawls does not have {crawl}; {suggest_crawl(crawl, listed)}")
+        if planned.searched and (output or paths):
+            raise QueryError("the files are known only after a search for blocks; add --indexes or --index columnar")
         if output:
             from catalogue.cli.row_writer import write
 

@@ -88,7 +88,7 @@ def _cores() -> int:
     metavar="COLUMN",
     help="With --harvest-on-demand, also store the values of these columns; see: catalogue harvest -h",
 )
-@click.option("--strict", is_flag=True, help="Refuse queries (422) if files that may match are not harvested.")
+@click.option("--strict", is_flag=True, help="Refuse queries (422) whose answer may be incomplete.")
 @click.option(
     "--at-once",
     type=click.IntRange(1, 64),

@@ -73,9 +73,9 @@ def sql(
     """Run SQL over the metadata, or open a DuckDB shell.
 
     SQL is an argument, the name of a query of the package, or read from stdin. Without SQL, a shell opens on a
-    terminal. The views are crawls, files, row_groups, pages and column_chunks. After catalogue export ducklake,
-    cc.captures is a table of all captures. DuckDB reads it from the source without a rate limit, so always filter
-    by crawl and by surt_match(url_surtkey, PATTERN).
+    terminal. The views are crawls, files, row_groups, pages, blocks, column_chunks and column_values. After catalogue
+    export ducklake, cc.captures is a table of all captures. DuckDB reads it from the source without a rate limit, so
+    always filter by crawl and by surt_match(url_surtkey, PATTERN).
 
     \b
     catalogue sql "select crawl, count(*) from row_groups group by 1"

@@ -154,7 +154,7 @@ def select_crawls(words: Iterable[str], known: Collection[str], *, every: bool =
         else:
             found = [word if word in known else check_crawl_name(word, known)]
         if not found:
-            raise UnknownCrawl(f"there is no crawl in {word!r}; see: catalogue crawls", call=_LIST_CALL)
+            raise UnknownCrawl(f"{word!r} selects no crawl; name one of: catalogue crawls", call=_LIST_CALL)
         chosen += found
     return newest_first(chosen)
 

@@ -28,7 +28,7 @@ LAKE_NAME = "captures.ducklake"
 NO_DOWNLOADS = "SET autoinstall_known_extensions = false"
 """Run this before ``attach_statements`` if extensions may be missing."""
 
-_NAMED = re.compile(rf"\b{NAME}\b", re.IGNORECASE)
+_NAMED = re.compile(rf"\b{NAME}\b(?!-)", re.IGNORECASE)  # CC-MAIN-2022-05 is the name of a crawl
 _CAPTURES = re.compile(rf"\b{NAME}\s*\.\s*\"?(?:captures|snapshots)", re.IGNORECASE)
 """Certainly of the lake; ``cc`` can also be another name."""
 _COLUMN_CHUNKS = re.compile(r"\bcolumn_chunks\b", re.IGNORECASE)

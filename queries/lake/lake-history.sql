@@ -1,4 +1,4 @@
--- What each export changed in the lake: a row for each crawl that was new or changed.
+-- What each export changed in the lake: after the first two rows, a row for each crawl that was new or changed.
 -- Query an earlier state with: FROM cc.captures_raw AT (VERSION => 5).
 SELECT snapshot_id, snapshot_time, schema_version, commit_message, changes
 FROM cc.snapshots()

@@ -1,5 +1,5 @@
--- How many pages of a site each crawl has, by type; first run: catalogue export ducklake
--- Of each crawl only the files are read that may contain keys of the site, one or two.
+-- How many pages of a site each crawl has; first run: catalogue export ducklake
+-- (Of each crawl only the files are read that may contain keys of the site, one or two.)
 -- --param pattern=PATTERN sets the site; the default is *.example.com.
 SELECT
   crawl,

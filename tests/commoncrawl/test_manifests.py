@@ -233,7 +233,7 @@ def test_short_names_are_those_of_monthly_crawls_whatever_is_known(known: list[s
 )
 def test_rejects_words_without_crawls(words: list[str], known: list[str]) -> None:
     for word in words:
-        with pytest.raises(UnknownCrawl, match=f"there is no crawl in '{word}'"):
+        with pytest.raises(UnknownCrawl, match=f"'{word}' selects no crawl; name one of: catalogue crawls"):
             select_crawls([word], known)
 
 

@@ -89,6 +89,7 @@ def test_incomplete_lake_is_reported_everywhere(command: Command, settings: Sett
     assert missing in ran.err
     assert ran.json_lines()[0]["n"] > 0
     assert missing in in_shell(command, "SELECT 1;").err
+    assert command("sql", f"from files where crawl = '{crawl}'").status == 0  # this is not SQL over the DuckLake
     with catalogue.open(command.data, settings=settings) as cat:
         for ask in (lambda: cat.sql(count), lambda: cat.connect(lake=True).close()):
             with pytest.warns(IncompleteAnswer, match=missing) as found:

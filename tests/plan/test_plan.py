@@ -263,6 +263,9 @@ def test_command_writes_the_table(asking: Command, settings: Settings, tmp_path:
         refused = asking("plan", "*.de", *words)
         assert refused.status == 2
         assert len(refused.err.splitlines()) == 1
+    for words in (["--paths"], ["-o", "plan.csv"]):  # nothing is stored
+        refused = asking("plan", "*.de", *words, "--data", "new", "--crawl", "2022-05")
+        assert "add --indexes or --index columnar" in refused.err
 
 
 ranges = st.builds(lambda start, length: ByteRange(start, start + length), st.integers(0, 200), st.integers(1, 20))

@@ -141,7 +141,7 @@ def run_examples(text: str, command: Command) -> int:
 
 
 @pytest.fixture(scope="module")
-def source(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def source(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("source") / "source"
     copytree(miniature.folder, folder, copy_function=os.link)
     hosts = folder / "projects/host-index-testing/v2.parquet"
@@ -149,8 +149,7 @@ def source(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> It
     pq.write_table(pa.table({"surt_host_name": ["com,example", "com,example,www"]}), hosts)
     hosts.with_suffix(".paths.gz").write_bytes(gzip.compress(f"{hosts.relative_to(folder)}\n".encode()))
     write_index(folder / "projects/url-index/url-index.1356128792", OLD_INDEX)
-    with LoopbackServer(folder) as server:
-        yield server.url
+    return str(folder)
 
 
 def pages_of_help(group: click.Group, *path: str) -> Iterator[tuple[str, str]]:
@@ -198,9 +197,10 @@ class Pasted(Command):
 @pytest.mark.parametrize("served", [False, True])
 def test_readme_transcripts_are_real(source: str, miniature: Miniature, tmp_path: Path, *, served: bool) -> None:
     """Either as they stand, or with the address of a server, as ``demo --serve`` prints it."""
-    command = Command(Path("data"), source, tmp_path) if served else Pasted(Path("data"), "", tmp_path)
     keep_in(tmp_path / ".cache/catalogue", miniature)
-    assert follow(README, command) >= 7
+    with LoopbackServer(Path(source)) as server:
+        command = Command(Path("data"), server.url, tmp_path) if served else Pasted(Path("data"), "", tmp_path)
+        assert follow(README, command) >= 7
 
 
 @in_part(8)

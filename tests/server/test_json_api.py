@@ -27,10 +27,12 @@ from tests.support.serving import Answer, get, harvested_in_part, serving, servi
 
 DOCUMENT = application().openapi()
 ROOT = Path(__file__).parents[2]
-# A request with valid parameters can still be refused.
+# A request with valid parameters can still be refused, and one with invalid ones because of its length.
 SETTINGS = """
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "404", "422"]
+[checks.negative_data_rejection]
+expected-statuses = ["4xx"]
 """
 address = pytest.fixture(scope="module")(serving_harvested)
 
@@ -187,7 +189,7 @@ def test_without_harvest(tmp_path: Path) -> None:
         ("/api/query?url=*&from=2022&to=2021", 422, "2022"),
         ("/api/query?url=*&from=2022-13-01", 422, "2022-13-01"),
         ("/api/query?url=*&crawl=CC-MAIN-1999-01", 404, "there is no crawl CC-MAIN-1999-01"),
-        ("/api/plan?url=*&crawl=CC-MAIN-1990..CC-MAIN-1991", 404, "there is no crawl"),
+        ("/api/plan?url=*&crawl=CC-MAIN-1990..CC-MAIN-1991", 404, "selects no crawl"),
         ("/api/row_groups?crawl=CC-MAIN-1999-01", 404, "there is no crawl CC-MAIN-1999-01"),
         ("/api/nothing", 404, "/api/status"),
         ("/api/", 404, "/api/status"),

@@ -21,6 +21,7 @@ from catalogue.errors import (
     ProxyRefused,
     RangeIgnored,
     Redirected,
+    SourceError,
     SourceUnavailable,
     Throttled,
     UnexpectedHtml,
@@ -168,13 +169,17 @@ def test_gives_up_a_host_that_only_throttles() -> None:
     assert source.requests <= 200 + 8
 
 
-@pytest.mark.parametrize(("failures", "given_up"), [(18, False), (19, True)])
-def test_gives_up_after_nine_of_ten_requests_failed(failures: int, *, given_up: bool) -> None:
-    source = source_of(*[Unreachable("x")] * failures, *[GOOD] * (20 - failures), policy=Policy(), attempts=100)
-    assert ("SourceUnavailable" in outcomes(source, ["x"] * 400)) == given_up
-    if given_up:
-        assert source.requests == 200
-        with pytest.raises(SourceUnavailable, match="fails nearly every request"):
+@pytest.mark.parametrize(
+    ("error", "failures", "until"),
+    [(Unreachable("x"), 18, 0), (Unreachable("x"), 19, 200), (Throttled("x"), 2, 0), (Throttled("x"), 10, 1245)],
+)
+def test_gives_up_after_nine_of_ten_requests_failed(error: SourceError, failures: int, until: int) -> None:
+    """Or after a tenth of the requests and 500 more were throttled."""
+    source = source_of(*[error] * failures, *[GOOD] * (20 - failures), policy=Policy(), attempts=100)
+    assert ("SourceUnavailable" in outcomes(source, ["x"] * 700)) == bool(until)
+    if until:
+        assert source.requests == until
+        with pytest.raises(SourceUnavailable, match=r"fails nearly every request|throttles too many requests"):
             source.get("x")
 
 
