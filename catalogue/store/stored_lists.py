@@ -82,7 +82,7 @@ def listed_files(store: Store, table: Dataset, documents: Iterable[str] | None =
         stored = {crawl: store.get("documents", path) for crawl, path in paths_by_crawl.items()}
         return {crawl: parse_manifest(crawl, document.data) for crawl, document in stored.items() if document}
     document = store.get("documents", table.manifest or PATHS_DOCUMENT)
-    paths = parse_path_list(document.data, source=document.source, skipped=[]) if document else ()
+    paths = parse_path_list(document.data, source=document.source) if document else ()
     return group_by_crawl(file for path in paths if (file := table.file(path)))
 
 
