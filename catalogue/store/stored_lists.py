@@ -101,7 +101,7 @@ def note_requested(store: Store, files: Iterable[IndexFile]) -> None:
 
 def note_values(store: Store, crawl: str) -> None:
     """Store that values of a crawl were harvested, so that its tables show them."""
-    if not store.keys("documents", f"{VALUES}{crawl}"):
+    if f"{VALUES}{crawl}" not in store.keys("documents", VALUES):
         store.put("documents", [(f"{VALUES}{crawl}", marker())])
 
 
