@@ -175,9 +175,9 @@ def _probe(source: PoliteSource, newest: list[str], now: datetime) -> tuple[list
             return found, True
         try:
             parse_manifest(crawl, source.get(manifest_path(crawl)).body)
-        except (NotFound, FormatError):
+        except NotFound:
             continue
-        except SourceError:
+        except (SourceError, FormatError):  # this crawl may exist
             break
         found.append(crawl)
         if not newest:
