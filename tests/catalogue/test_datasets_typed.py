@@ -220,7 +220,9 @@ def test_harvests_crawls_and_subsets_of_paths(tmp_path: Path) -> None:
         ]
         cat.harvest("X")
         assert cat.captures("*").count() == 3
-        assert cat.captures("*", subsets="train").count() == 1
+        assert [cat.captures("*", subsets=subsets).count() for subsets in ("train", "all")] == [1, 3]
+        with pytest.raises(QueryError, match="t has no subset 'trai'; it has b, train, warc"):
+            cat.captures("*", subsets="trai")
         with pytest.raises(UnknownCrawl, match="t has no 'Q'; it has"):
             cat.harvest("Q")
         cat.define("k", paths=paths[:1])
