@@ -153,6 +153,10 @@ class StoredCrawls:
     def _state(self, crawl: str) -> CrawlState:
         return self.tables.crawls.get(crawl) or CrawlState()
 
+    def undecodable(self, crawl: str) -> list[str]:
+        """Return the paths of stored footers that are damaged, or have no keys."""
+        return [*self._state(crawl).undecodable]
+
     def subsets(self, crawl: str, among: Sequence[str] = ()) -> list[str]:
         """Return the harvested subsets.
 
