@@ -67,13 +67,8 @@ class Sample(ReprMixin):
         columns, dataset = known_columns(session, captures.question.crawls), session.dataset
         short = _STRATA if dataset == COMMON_CRAWL else {}
         stratum = check_columns([short.get(per, per)], columns, dataset) if per is not None else ()
-        without_key = tuple(each.path for each in files if dataset.key not in each.footer.columns)
         self.size = size
-        self.missing = (
-            *captures.question.unlisted,
-            *(sentence for each in indexes for sentence in each.missing),
-            *(f"{path} has no column {dataset.key} to find rows by" for path in without_key),
-        )
+        self.missing = (*captures.question.unlisted, *(sentence for each in indexes for sentence in each.missing))
         self._session = session
         self._question = captures.question
         self._indexes = {each.crawl: each for each in indexes}

@@ -33,7 +33,7 @@ from catalogue.commoncrawl.crawls import (
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, manifest_path, parse_manifest
 from catalogue.errors import FormatError, NotFound, NotHarvested, NothingStored, QueryError, SourceError, UnknownCrawl
-from catalogue.formatting import plural
+from catalogue.formatting import join_first, plural
 from catalogue.query.arguments import several
 from catalogue.session import Session
 from catalogue.source.retry import PoliteSource
@@ -175,9 +175,9 @@ def _probe(source: PoliteSource, newest: list[str], now: datetime) -> tuple[list
             return found, True
         try:
             parse_manifest(crawl, source.get(manifest_path(crawl)).body)
-        except (NotFound, FormatError):
+        except NotFound:
             continue
-        except SourceError:
+        except (SourceError, FormatError):  # this crawl may exist
             break
         found.append(crawl)
         if not newest:
@@ -211,7 +211,8 @@ def select(session: Session, query: "Query") -> Selection:
         SourceError: if the list of crawls is needed, and neither stored nor reachable.
     """
     if session.dataset != COMMON_CRAWL:
-        return Selection(tuple(_crawls_of_dataset(session, query.crawls or ("all",))), query.subsets)
+        crawls = tuple(_crawls_of_dataset(session, query.crawls or ("all",)))
+        return Selection(crawls, _subsets_of_dataset(session, query.subsets))
     selected = select_listed(session, query.crawls or (STORED,))
     return replace(selected, subsets=subsets_of(query.subsets, query.status, query.patterns))
 
@@ -378,3 +379,11 @@ def _crawls_of_dataset(session: Session, words: tuple[str, ...]) -> list[str]:
     if unknown := dataset.unknown_name(parsed, stored):
         raise not_stored(session, [unknown], 1)
     return select_crawls(parsed, sorted(stored), every=True)
+
+
+def _subsets_of_dataset(session: Session, subsets: tuple[str, ...]) -> tuple[str, ...]:
+    stored = session.metadata()
+    known = sorted({subset for crawl in stored.requested_crawls for subset in stored.subsets(crawl)})
+    if unknown := {*subsets}.difference(known, ["all"]):
+        raise QueryError(f"{session.dataset.name} has no subset {min(unknown)[:100]!r}; it has {join_first(known)}")
+    return () if "all" in subsets else subsets

@@ -171,11 +171,10 @@ def dataset_from_json(data: bytes) -> Dataset:
     return replace(table, path_columns=columns)
 
 
-def parse_path_list(data: bytes, *, source: str = "", skipped: list[str] | None = None) -> tuple[str, ...]:
+def parse_path_list(data: bytes, *, source: str = "") -> tuple[str, ...]:
     """Return the paths of a list of files (text, one a line, also gzip), each once, in order.
 
-    Lines may begin with the address of the ``source``; after an address of HTTP, they are percent-encoded. ``skipped``
-    receives the lines that are not paths below the source; otherwise the first is an error.
+    Lines may begin with the address of the ``source``; after an address of HTTP, they are percent-encoded.
 
     Raises:
         BadManifest: if it is not such a list, is empty, or has a path that is not below the source.
@@ -193,14 +192,11 @@ def parse_path_list(data: bytes, *, source: str = "", skipped: list[str] | None 
         path = path.lstrip("/")
         if not path.strip() or path.startswith("#") or path.endswith("/"):
             continue
-        if is_path(path):
-            paths[path] = None
-        elif skipped is None:
+        if not is_path(path):
             raise BadManifest(
                 f"{without_secrets(path)[:200]!r} is not a path below the source, such as hosts/part-00000.parquet"
             )
-        else:
-            skipped.append(without_secrets(path)[:200])
+        paths[path] = None
     if not paths:
         raise BadManifest("the list of files is empty")
     return tuple(paths)
@@ -248,16 +244,18 @@ def parse_manifest(crawl: str | None, data: bytes) -> list[IndexFile]:
     ``crawl`` is None, must be of one crawl.
 
     Raises:
-        BadManifest: if the data is not such a text, or has no index file.
+        BadManifest: if the data is not such a text, has no index file, or has Parquet files with other paths.
     """
     label = f"of {crawl} " if crawl else ""
     try:
-        lines = inflate_list(data).decode("ascii").splitlines()
+        lines = [line.strip() for line in inflate_list(data).decode("ascii").splitlines()]
     except (BadManifest, UnicodeDecodeError) as error:
         raise BadManifest(f"cannot read the manifest {label}({error}); try again, or report it") from error
-    files = [file for line in lines if (file := index_file(line.strip())) and crawl in {None, file.crawl}]
+    files = [file for line in lines if (file := index_file(line)) and crawl in {None, file.crawl}]
     crawls = {file.crawl for file in files}
     if len(crawls) != 1:
         content = f"files of {len(crawls)} crawls" if crawls else "no index file"
         raise BadManifest(f"the manifest {label}lists {content}")
+    if others := {line for line in lines if line.endswith(".parquet")}.difference(file.path for file in files):
+        raise BadManifest(f"the manifest {label}lists {min(others)[:200]!r}, which is not one of its files; report it")
     return list(dict.fromkeys(files))

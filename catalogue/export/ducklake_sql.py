@@ -16,10 +16,11 @@ from catalogue.metadata_db.connection import answerable, quoted
 from catalogue.metadata_db.connection import connect as open_database
 from catalogue.metadata_db.refresh import refresh
 from catalogue.query.literals import literal
-from catalogue.reports import sql_rows
+from catalogue.reports import block_list_rows, sql_rows
 from catalogue.selection import select_stored
 from catalogue.session import Session
 from catalogue.settings import install_command
+from catalogue.store.stored_lists import crawls_with_blocks
 
 NAME = "cc"
 LAKE_NAME = "captures.ducklake"
@@ -32,6 +33,7 @@ _NAMED = re.compile(rf"\b{NAME}\b(?!-)", re.IGNORECASE)  # CC-MAIN-2022-05 is th
 _CAPTURES = re.compile(rf"\b{NAME}\s*\.\s*\"?(?:captures|snapshots)", re.IGNORECASE)
 """Certainly of the lake; ``cc`` can also be another name."""
 _COLUMN_CHUNKS = re.compile(r"\bcolumn_chunks\b", re.IGNORECASE)
+_BLOCKS = re.compile(r"\bblocks\b", re.IGNORECASE)
 _WHEEL = "duckdb_extension_{}"
 
 
@@ -134,9 +136,12 @@ def connect_for(session: Session, query: str) -> duckdb.DuckDBPyConnection:
 
 
 def attach_named(session: Session, connection: duckdb.DuckDBPyConnection, query: str) -> tuple[str, ...]:
-    """Attach the DuckLake if the query names it; return sentences about what it does not have; see ``connect_for``."""
+    """Attach the DuckLake if the query names it; return sentences about what it, or the view ``blocks``, lacks."""
     if not _NAMED.search(query):
-        return ()
+        stored = crawls_with_blocks(session.store) if _BLOCKS.search(query) else ()
+        lost = {*stored}.difference(row["crawl"] for row in block_list_rows(session)) if stored else ()
+        lists = f"the stored lists of blocks of {join_first(newest_first(lost))} cannot be read"
+        return (f"{lists}; run: catalogue check --repair",) if lost else ()
     path = lake_path(session)
     exists, missing = path.exists(), tuple[str, ...]()
     problem: str | None = f"there is no {path} yet; run: catalogue export ducklake"

@@ -111,10 +111,11 @@ def _stored_files(session: Session, crawls: CrawlWords) -> tuple[tuple[str, ...]
     if session.dataset != COMMON_CRAWL:
         raise QueryError(f"only Common Crawl's index can be exported, and this is {session.dataset.name}")
     shown = session.metadata()
-    chosen = tuple(select_stored(session, crawls, shown.crawls))
-    files_missing = tuple(each for crawl in sorted(chosen) for each in shown.missing(crawl))
+    requested = select_stored(session, crawls, shown.requested_crawls)  # of some, no file may be stored
+    chosen = [each for each in requested if each in shown.crawls] or select_stored(session, crawls, shown.crawls)
+    files_missing = tuple(each for crawl in sorted(requested) for each in shown.missing(crawl))
     with session.database() as connection:
-        return chosen, lake_files(connection, chosen), files_missing
+        return tuple(chosen), lake_files(connection, chosen), files_missing
 
 
 def _location(session: Session, given: str | None) -> str:

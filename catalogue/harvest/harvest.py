@@ -248,16 +248,9 @@ def resolve_manifest_paths(words: Iterable[str], store: Store, source: Callable[
     return resolved
 
 
-def fetch_path_list(dataset: Dataset, store: Store, source: PoliteSource, *, refresh: bool = False) -> list[str]:
-    """Store the list of the files of a dataset other than Common Crawl's index, if it has one that is not stored.
-
-    Returns:
-        The lines of a list that was fetched which are not paths.
-    """
-    if dataset.manifest is None or (store.undamaged("documents", dataset.manifest) and not refresh):
-        return []
-    response = source.get(dataset.manifest)
-    skipped: list[str] = []
-    parse_path_list(response.body, source=source.url, skipped=skipped)
-    store.put("documents", [(dataset.manifest, stored_response(response, source))])
-    return skipped
+def fetch_path_list(dataset: Dataset, store: Store, source: PoliteSource, *, refresh: bool = False) -> None:
+    """Store the list of the files of a dataset other than Common Crawl's index, if it has one that is not stored."""
+    if dataset.manifest and (refresh or not store.undamaged("documents", dataset.manifest)):
+        response = source.get(dataset.manifest)
+        parse_path_list(response.body, source=source.url)
+        store.put("documents", [(dataset.manifest, stored_response(response, source))])

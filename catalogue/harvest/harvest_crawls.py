@@ -52,10 +52,6 @@ _LIST_BYTES, _LIST_REQUESTS = 104_000_000, 9
 """Usual bytes of a list of blocks, and requests for it: for the number of shards, the end of the list, and 7 parts."""
 
 
-_FEW_LINES = 10
-"""Lines of a list of files that are named in messages."""
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class HarvestEstimate(ReprMixin):
     """The cost of a harvest."""
@@ -151,6 +147,7 @@ def harvest_crawls(
             from catalogue.harvest.harvest_blocks import harvest_blocks
 
             return harvest_blocks(crawl, store=store, source=session.source, refresh=refresh, report=progress)
+        store.delete("files", session.metadata().undecodable(crawl))  # answers count them as missing
         return harvest(
             crawl,
             chosen_subsets,
@@ -294,8 +291,7 @@ def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
 
 def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) -> list[str]:
     store, dataset = session.create_store(), session.dataset
-    for line in fetch_path_list(dataset, store, session.source, refresh=refresh)[:_FEW_LINES]:
-        session.notify(f"{dataset.manifest} has a line that is not a path below the source, which is skipped: {line!r}")
+    fetch_path_list(dataset, store, session.source, refresh=refresh)
     files = listed_files(store, dataset)
     paths = {file.path for each in files.values() for file in each}
     if not paths and store.keys("files"):  # a list that names nothing is none

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Lock
 
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, IndexFile
-from catalogue.errors import BadFooter, FormatError
+from catalogue.commoncrawl.datasets import Dataset, IndexFile
+from catalogue.errors import FormatError
 from catalogue.parquet.footer import USUAL_TAIL, decode_footer, examine_footer, footer_length
 from catalogue.parquet.model import TRAILER, Footer, RowGroup
 from catalogue.parquet.page_index import Indexes, cut_indexes, has_damage
@@ -112,8 +112,6 @@ class FooterFetcher:
             data = body[-TRAILER - length : -TRAILER]
             with _DECODING:
                 footer = examine_footer(data, version.size, self._table.key)
-            if self._table != COMMON_CRAWL and self._table.key not in footer.columns:
-                raise BadFooter(f"has no column {self._table.key} to find rows by, but {', '.join(footer.columns)}")
         except FormatError as error:
             message = f"{file.path}: {error}"
             raise type(error)(message) from error

@@ -212,9 +212,9 @@ def _page_rows(store: Store, key: str, file: "FileMetadata") -> Iterator[dict[st
     stored = store.indexes(file.path, file.ordinals, file.stored)
     for group in file.footer.row_groups:
         indexes = stored.get(group.ordinal, Indexes())
-        if (located := indexes.offset_indexes.get(key)) and (chunk := group.chunks.get(key)):
+        if located := indexes.offset_indexes.get(key):
             with suppress(BadPageIndex):
-                lists = _lists(chunk, group.num_rows, located, indexes.column_index)
+                lists = _lists(group.chunks[key], group.num_rows, located, indexes.column_index)
                 at = {"crawl": file.file.crawl, "subset": file.file.subset, "row_group": group.ordinal}
                 yield {"path": file.path, **at, **lists}
 

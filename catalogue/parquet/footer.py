@@ -303,13 +303,14 @@ def examine_footer(data: bytes, file_size: int, key: str = KEY_COLUMN) -> Footer
     """Decode a footer from outside, and check its key column.
 
     Raises:
-        BadFooter: if it is invalid, or the key column is not text.
+        BadFooter: if it is invalid, or has no key column of texts.
         Encrypted: if it or a column is encrypted.
     """
     footer = decode_footer(data, file_size)
+    if (column := footer.columns.get(key)) is None:
+        raise BadFooter(f"has no column {key} to find rows by, but {', '.join(footer.columns)}")
     # Not all files of Common Crawl declare that keys are text.
-    column = footer.columns.get(key)
-    if column and not is_stored_as_text(column) and (key, kind_of(column)) != (KEY_COLUMN, "binary"):
+    if not is_stored_as_text(column) and (key, kind_of(column)) != (KEY_COLUMN, "binary"):
         kind = kind_of(column) if kind_of(column) != "string" else column.physical_type.lower()
         raise BadFooter(f"the column {key} holds {kind} and not text, which keys must be")
     return footer

@@ -161,10 +161,9 @@ class ColumnarIndex:
         found = []
         for file in self._files_with_indexes():
             for group in file.footer.row_groups:
-                if chunk := group.chunks.get(key):
-                    indexes = file.indexes(group.ordinal)
-                    bounds = page_bounds(indexes, chunk, group.num_rows) if indexes else []
-                    found.append(bounds or ([(chunk.bounds, group.num_rows)] if chunk.bounds else []))
+                chunk, indexes = group.chunks[key], file.indexes(group.ordinal)
+                bounds = page_bounds(indexes, chunk, group.num_rows) if indexes else []
+                found.append(bounds or ([(chunk.bounds, group.num_rows)] if chunk.bounds else []))
         return found
 
     def missing_dictionaries(self, columns: Sequence[str]) -> tuple[PlannedRequest, ...]:

@@ -43,17 +43,11 @@ def plan_files(
     ``considered`` counts row groups of the requested subsets, ``missing`` has sentences about incomplete ones, and
     ``matching`` is that of ``RuledOut``.
     """
-    files, keyless = [], []
-    for file in metadata:
-        if query.table.key in file.footer.columns:
-            files.append(file)
-        else:
-            keyless.append(f"{file.file.path} has no column {query.table.key} to find rows by")
     rare, certain = matching < SELECTIVITY, 0
     if query.limit is None or not query.keys_decide or query.ordered or query.counts:
-        choices, counted, defects = _choices(query, files, rare=rare)
+        choices, counted, defects = _choices(query, metadata, rare=rare)
     else:
-        choices, certain, defects = _limited_choices(query, files, query.limit, rare=rare)
+        choices, certain, defects = _limited_choices(query, metadata, query.limit, rare=rare)
         counted = 0
     odds = _Odds(choices, query, considered, matching)
     by_file: dict[str, tuple[FileMetadata, list[PlannedRowGroup], list[Part]]] = {}
@@ -83,7 +77,7 @@ def plan_files(
         certain=certain,
         indexes=tuple(chain.from_iterable(fetches)),
         awaited=tuple(awaited),
-        missing=(*missing, *keyless),
+        missing=missing,
         defects=tuple(defects),
     )
 

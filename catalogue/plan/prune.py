@@ -161,7 +161,7 @@ def key_indexes(metadata: FileMetadata, key: str, max_gap: int) -> Iterator[Plan
     parts: list[Part] = []
     for group in metadata.footer.row_groups:
         known = metadata.indexes(group.ordinal) or Indexes()
-        parts += _missing_indexes(known, [group.chunks[key]], group.ordinal) if key in group.chunks else []
+        parts += _missing_indexes(known, [group.chunks[key]], group.ordinal)
     return plan_requests(metadata.file.path, parts, max_gap=max_gap)
 
 

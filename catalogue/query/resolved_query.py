@@ -169,9 +169,8 @@ def is_untyped(crawl: str, group: RowGroup) -> bool:
 
 def might_match(query: ResolvedQuery, group: RowGroup) -> bool:
     """Return whether rows might match by all statistics of their row group."""
-    key = group.chunks.get(query.table.key)
-    if key is None or not query.intervals.near(key.bounds):
-        return False  # rows without keys do not match
+    if not query.intervals.near(group.chunks[query.table.key].bounds):
+        return False
     time = group.chunks.get(query.table.time) if query.table.time else None
     if time and (known := time.milliseconds):
         first, last = known

@@ -82,7 +82,7 @@ def listed_files(store: Store, table: Dataset, documents: Iterable[str] | None =
         stored = {crawl: store.get("documents", path) for crawl, path in paths_by_crawl.items()}
         return {crawl: parse_manifest(crawl, document.data) for crawl, document in stored.items() if document}
     document = store.get("documents", table.manifest or PATHS_DOCUMENT)
-    paths = parse_path_list(document.data, source=document.source, skipped=[]) if document else ()
+    paths = parse_path_list(document.data, source=document.source) if document else ()
     return group_by_crawl(file for path in paths if (file := table.file(path)))
 
 
@@ -101,7 +101,7 @@ def note_requested(store: Store, files: Iterable[IndexFile]) -> None:
 
 def note_values(store: Store, crawl: str) -> None:
     """Store that values of a crawl were harvested, so that its tables show them."""
-    if not store.keys("documents", f"{VALUES}{crawl}"):
+    if f"{VALUES}{crawl}" not in store.keys("documents", VALUES):
         store.put("documents", [(f"{VALUES}{crawl}", marker())])
 
 

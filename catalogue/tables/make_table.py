@@ -151,14 +151,14 @@ def _find_bounds(rows: Sequence[dict[str, Any]], store: Store, key: str, schemas
 
     footers = StoredFooters(store)
     for row in rows:
-        columns = decode_columns(schemas[row["schema"]])
         found, origin = list[Bounds](), ""
         version = StoredFile(b"", *(row[name] for name in ("file_size", "etag", "last_modified", "source", "taken")))
         indexes = store.indexes(row["path"], [row["row_group"]], version).get(row["row_group"])
-        if indexes and indexes.bounds and key in columns:
+        if indexes and indexes.bounds:
             found, origin = [indexes.bounds], "scan"
-        elif indexes and key in columns:
-            pages = page_bounds(indexes, footers.chunks(row, columns)[key], row["num_rows"])
+        elif indexes:
+            chunks = footers.chunks(row, decode_columns(schemas[row["schema"]]))
+            pages = page_bounds(indexes, chunks[key], row["num_rows"])
             found, origin = [bounds for bounds, _ in pages], "page index"
         row["min_key"] = text_from(min(each.min for each in found)) if found else None
         row["max_key"] = greatest_text(max(each.max for each in found)) if found else None

@@ -153,6 +153,10 @@ class StoredCrawls:
     def _state(self, crawl: str) -> CrawlState:
         return self.tables.crawls.get(crawl) or CrawlState()
 
+    def undecodable(self, crawl: str) -> list[str]:
+        """Return the paths of stored footers that are damaged, or have no keys."""
+        return [*self._state(crawl).undecodable]
+
     def subsets(self, crawl: str, among: Sequence[str] = ()) -> list[str]:
         """Return the harvested subsets.
 
@@ -186,11 +190,13 @@ class StoredCrawls:
         state, found = self._state(crawl), []
         for subset in self.subsets(crawl, subsets):
             stored, failed, listed = (each.get(subset, 0) for each in (state.files, state.failures, state.listed))
-            total = max(listed, stored + failed)  # the list may have been deleted
+            total = max(listed, stored + failed)
             what = f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested"
             if not total:
                 what = f"{subset} of {crawl} is not harvested"
-            if stored < total or not total:
+            elif not state.listed:  # an interrupted forget or a repair has deleted the list
+                what = f"files of {crawl}, {subset}, may be missing, because the list of its files is not stored"
+            if stored < total or not (total and state.listed):
                 found.append(f"{what}; run: {self._dataset.harvest_command(crawl, [subset])}")
         return tuple(found)
 

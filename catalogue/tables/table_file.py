@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 TABLES_FOLDER, STATE_NAME = "tables", "state.json"
 
-_LAYOUT = 5
-"""Tables of another version are made again."""
+_LAYOUT = 6
+"""A state of another version is made again; so are tables with another magic number."""
 
 TABLE = {
     # Equal in all row groups of a file
@@ -97,7 +97,7 @@ def digest_of(schema: str) -> str:
     return blake2b(schema.encode(), digest_size=8).hexdigest()
 
 
-_MAGIC = b"CATTBL6\n"
+_MAGIC = b"CATTBL7\n"
 _NUMBER = 4
 _END = _NUMBER + len(b"PAR1")
 

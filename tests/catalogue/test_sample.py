@@ -258,17 +258,6 @@ def test_wrong_page_index_changes_no_sample(tmp_path: Path, settings: Settings) 
     assert any("is read without its page index" in text for text in messages)
 
 
-def test_reports_files_without_keys(tmp_path: Path, settings: Settings) -> None:
-    rows = table([f"com,example)/{number}" for number in range(50)])
-    source = crawl_of(tmp_path / "source", rows, rows.drop_columns([KEY_COLUMN]))
-    with catalogue.open(tmp_path / "data", settings=replace(settings, source=str(source))) as cat:
-        cat.harvest("CC-MAIN-2022-33")
-        sample = cat.sample(cat.captures("*", columns=["url"], subsets="all"), 5)
-        with pytest.warns(catalogue.IncompleteAnswer, match="has no column url_surtkey"):
-            assert sample.to_arrow().num_rows == 5
-        assert not sample.complete
-
-
 def test_can_be_read_twice_at_the_same_time(harvested: Catalogue, crawl: str) -> None:
     found_by = harvested.captures("*.com", crawls=crawl, columns=["url"], where="fetch_status = 404", subsets="all")
     sample = harvested.sample(found_by, 30)

@@ -301,6 +301,18 @@ def test_repair_drops_damaged_values_and_harvest_fetches_them(cat: Catalogue, se
     assert cat.check().complete
 
 
+def test_harvest_fetches_footers_that_cannot_be_decoded(cat: Catalogue, server: LoopbackServer) -> None:
+    one, *_ = paths(server.folder)
+    flip_value(cat.session.data / STORE, "files", one, Random(3))
+    cat.close()
+    shutil.rmtree(cat.session.data / "tables")
+    missing = " ".join(cat.captures("*.com", crawls=CRAWL, index="columnar").plan.missing)
+    (harvested,) = cat.harvest(CRAWL)
+    assert harvested.fetched == {one}
+    left = " ".join(cat.captures("*.com", crawls=CRAWL, index="columnar").plan.missing)
+    assert (missing[:2], left[:2]) == ("2 ", "1 ")  # one is absent at the source
+
+
 def test_repair_drops_files_that_the_source_served_for_others(server: LoopbackServer, tmp_path: Path) -> None:
     with catalogue.open(tmp_path / "data", settings=Settings(source=server.url, cache=tmp_path)) as cat:
         cat.harvest(CRAWL)

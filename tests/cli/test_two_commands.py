@@ -104,7 +104,8 @@ def test_queries_during_a_harvest(folder: Path, harvested: Path, tmp_path: Path)
             sentence(command("harvest", "--crawl", NEW), LATER, f"another process harvests {NEW} into")
             for kind, place in (("ducklake", "lake"), ("iceberg", "ice"), ("snapshot", "snap")):
                 exported = command("export", kind, str(tmp_path / place))
-                assert exported.status == 0, exported
+                assert exported.status == 1, exported
+                assert f"{FILES} files of {NEW}, warc, are not harvested" in exported.err
                 assert f"{FILES} files of 1 crawl" in exported.err
             coverage = command("status", "--json").json()["coverage"]
             assert {row["crawl"]: row["files_harvested"] for row in coverage} == {OLD: FILES, NEW: 0}

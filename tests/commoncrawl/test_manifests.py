@@ -85,9 +85,25 @@ def test_accepts_any_line_end(end: str) -> None:
     assert parse_manifest(CRAWL, gzip.compress(f"{part(0)}{end}{part(1)}".encode(), mtime=0)) == expected
 
 
-def test_skips_lines_that_are_not_index_files_of_the_crawl() -> None:
-    lines = [f"{ROOT}/", "", "# comment", OTHER, f"../{part(0)}", f"https://evil.example/{part(0)}", "x" * 100_000]
+def test_skips_lines_that_are_not_parquet_files() -> None:
+    lines = [f"{ROOT}/", "", "# comment", f"{ROOT}/subset=warc/_SUCCESS", "x" * 100_000]
     assert parse_manifest(CRAWL, manifest(*lines, part(5))) == [IndexFile(part(5), CRAWL, "warc")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        OTHER,
+        f"../{part(0)}",
+        f"https://evil.example/{part(0)}",
+        part(0).replace("part-", "part@"),
+        f"{part(0)}\x0b.parquet",
+    ],
+)
+def test_rejects_manifests_with_other_parquet_files(line: str) -> None:
+    """They would be left out of complete answers."""
+    with pytest.raises(BadManifest, match=rf"^the manifest of {CRAWL} lists '.*', which is not one of its files"):
+        parse_manifest(CRAWL, manifest(part(5), line))
 
 
 def test_manifest_of_an_unnamed_crawl() -> None:

@@ -66,7 +66,8 @@ def hidden(folder: Path) -> str:
 
 
 @needs_extensions
-def test_incomplete_lake_is_reported_everywhere(command: Command, settings: Settings) -> None:
+@pytest.mark.parametrize("has_others", [True, False])
+def test_incomplete_lake_is_reported_everywhere(command: Command, settings: Settings, *, has_others: bool) -> None:
     report = command("export", "ducklake", "--json").json()
     assert (report["complete"], Path(report["place"])) == (True, command.data / "captures.ducklake")
     ran = command("export", "ducklake", "other.ducklake", "--crawl", report["crawls"][0], "--backend", "duckdb")
@@ -74,8 +75,8 @@ def test_incomplete_lake_is_reported_everywhere(command: Command, settings: Sett
     assert (command.home / "other.ducklake").exists()
     with Store(command.data / "footers.sqlite") as store:
         path = store.keys("files")[0]
-        store.delete("files", [path])
-    crawl = path.partition("crawl=")[2].partition("/")[0]
+        crawl = path.partition("crawl=")[2].partition("/")[0]
+        store.delete("files", [path] if has_others else store.keys("files", crawl))
     missing, count = f"files of {crawl}", "select count(*) as n from cc.captures"
     ran = command("export", "ducklake")
     assert ran.status == 1

@@ -234,6 +234,10 @@ def test_damaged_files_are_found_and_dropped(cat: Catalogue, mirror: Path, tmp_p
         ran = asks("check", "--json")
         assert ran.status == 1
         assert [(each["kind"], each["key"]) for each in ran.json()["findings"]] == [("blocks", f"blocks/{CRAWL}")]
+    for lost in (stored, tmp_path / "data/catalogue.duckdb"):
+        lost.unlink()
+    shown = asks("sql", "from blocks")
+    assert (shown.status, f"lists of blocks of {CRAWL} cannot be read" in shown.err) == (1, True)
     plan = asks("plan", "example.com", "--crawl", CRAWL, "--json")
     assert plan.json()["searches"] == 1
     assert "cannot be used" in plan.err

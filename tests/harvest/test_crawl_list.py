@@ -101,6 +101,7 @@ NOT_REACHABLE: dict[str, tuple[list[str], timedelta, list[str], list[str], int, 
         "using the list of 9 days ago; other crawls may exist: name one in full, such as CC-MAIN-2022-05",
     ),
 }
+NOT_REACHABLE["damaged manifest"] = NOT_REACHABLE["refusal"]
 """The stored list and its age, weeks of crawls on the host and of those found, requests, warning."""
 
 
@@ -109,8 +110,9 @@ def test_finds_newer_crawls_by_their_manifests_while_the_list_is_not_reachable(
     store: Store, opened: Callable[[str], PoliteSource], condition: str
 ) -> None:
     stored, age, on_host, found, requests, warning = NOT_REACHABLE[condition]
-    refuses = only(manifest_path("CC-MAIN-2026-47"), Kind.DENIED) if on_host and not found else None
-    with FaultServer(files(*(f"CC-MAIN-2026-{week}" for week in on_host)), script=refuses) as server:
+    newest, content = manifest_path("CC-MAIN-2026-47"), files(*(f"CC-MAIN-2026-{week}" for week in on_host))
+    content |= {newest: b"no gzip"} if condition == "damaged manifest" else {}
+    with FaultServer(content, script=only(newest, Kind.DENIED) if condition == "refusal" else None) as server:
         with FaultServer(files(listed=stored or None)) as listing:  # else the other could get its port
             lists = opened(listing.url)
             if stored:

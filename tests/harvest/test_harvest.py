@@ -212,17 +212,19 @@ def test_failing_file_is_reported_and_others_continue(mirror: Path, crawl: str, 
 
 def test_reports_invalid_footers(mirror: Path, crawl: str, store: Store) -> None:
     files, served = listed(mirror, crawl), served_files(mirror, crawl)
-    victims = [file.path for file in files[:5]]
+    victims = [file.path for file in files[:6]]
     served[victims[0]] = served[victims[0]][:-4] + b"PARE"
     served[victims[1]] = served[victims[1]][:-4] + b"HTML"
     served[victims[2]] = served[victims[2]][:-8] + b"\xff\xff\xff\x7fPAR1"
     served[victims[3]] = served[victims[3]][:-400] + b"\xff" * 392 + served[victims[3]][-8:]
     served[victims[4]] = b""
+    served[victims[5]] = served[victims[5]].replace(b"url_surtkey", b"url_surtkex")
     with FaultServer(served) as server, closing(polite(server)) as source:
         outcome = run(source, store, crawl)
     assert set(outcome.failures) == set(victims)
     assert all(path in reason for path, reason in outcome.failures.items())
     assert "encrypted" in outcome.failures[victims[0]]
+    assert "has no column url_surtkey" in outcome.failures[victims[5]]  # no query could find its rows
     assert len(stored(store)) == len(files) - len(victims)
     assert set(store.keys("failures")) == set(victims)
 

@@ -98,14 +98,19 @@ def test_crawl_interrupted_before_its_first_file_is_missing(cat: Catalogue, whol
     assert next_steps(cat.session)[0].command.endswith(f"harvest --crawl {newer} --subset all")
 
 
-def test_check_repairs_a_damaged_request_and_forget_deletes_it(cat: Catalogue, command: Command, crawl: str) -> None:
+@pytest.mark.parametrize(
+    ("document", "subset"), [("requested/{}/robotstxt", "all"), ("crawl-data/{}/cc-index-table.paths.gz", "warc")]
+)
+def test_check_repairs_a_damaged_document_and_forget_deletes_it(
+    cat: Catalogue, command: Command, crawl: str, document: str, subset: str
+) -> None:
     harvest_part(cat, crawl, 2)
     cat.close()
     with sqlite3.connect(command.data / "footers.sqlite") as store:
-        store.execute("UPDATE documents SET value = x'00' WHERE key = ?", [f"requested/{crawl}/robotstxt"])
+        store.execute("UPDATE documents SET value = x'00' WHERE key = ?", [document.format(crawl)])
     store.close()
     assert [command("check", *words).status for words in ((), ("--repair",), ())] == [1, 0, 0]
-    assert not cat.captures("*.example.com", crawls=crawl, subsets="all", index="columnar").complete
+    assert not cat.captures("*.example.com", crawls=crawl, subsets=subset, index="columnar").complete
     cat.forget(crawl)
     cat.harvest(crawl)
     assert cat.captures("*.example.com", crawls=crawl).complete

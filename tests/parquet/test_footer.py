@@ -340,7 +340,8 @@ def test_rejects_damaged_footers_or_returns_valid_ones(mirror: Path, *, gentle: 
         except (BadFooter, Encrypted):
             refused += 1
             continue
-        assert examine_footer(data, file_size) == footer
+        if KEY_COLUMN in footer.columns:
+            assert examine_footer(data, file_size) == footer
         json.dumps([footer.codecs, *map(key_bounds, footer.row_groups)])
         for group in footer.row_groups:
             assert all(4 <= chunk.range.start < chunk.range.end <= file_size for chunk in group.chunks.values())

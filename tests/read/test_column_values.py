@@ -135,6 +135,13 @@ def test_view_has_the_values_of_dictionaries() -> None:
             assert shown[group, name] == values, (group, name)
 
 
+def test_view_has_the_values_of_crawls_whose_names_begin_alike() -> None:
+    with dataset_of({f"crawl={crawl}/a.parquet": by_pyarrow() for crawl in ("a", "ab")}) as cat:
+        for crawl in ("ab", "a"):
+            cat.harvest(crawl, values="kind")
+        assert cat.sql("SELECT DISTINCT crawl FROM column_values ORDER BY crawl").fetchall() == [("a",), ("ab",)]
+
+
 def test_values_that_are_nowhere_take_no_request() -> None:
     with dataset_of({"a.parquet": by_pyarrow()}) as cat:
         cat.harvest(values="kind")

@@ -97,14 +97,6 @@ def test_missing_bytes_are_an_error(tmp_path: Path) -> None:
                 list(read(replace(plan, crawls=(replace(plan.crawls[0], waves=(fetches,)),)), source, executor))
 
 
-def test_file_without_keys_makes_the_result_incomplete(tmp_path: Path) -> None:
-    with harvested(tmp_path, rows(), rows().drop_columns(["url_surtkey"])) as cat:
-        found = cat.captures("*", columns=["url"])
-        assert not found.complete
-        with pytest.warns(catalogue.IncompleteAnswer, match="has no column url_surtkey"):
-            assert found.to_arrow().num_rows == ROWS
-
-
 def test_errors_name_the_column(tmp_path: Path) -> None:
     wrong = {"fetch_status": pa.array([100_000] * ROWS, pa.int32()), "warc_record_offset": pa.array(["x"] * ROWS)}
     with harvested(tmp_path, rows(**wrong)) as cat:

@@ -103,7 +103,7 @@ def test_reports_dead_processes(forks: BaseContext, harvested_data: Path, settin
         next(batches)
         for process in executor._processes.values():  # noqa: SLF001 - whom to kill
             os.kill(process.pid or 0, signal.SIGKILL)
-        with pytest.raises(WorkersLost, match="run it again"):
+        with pytest.raises(WorkersLost, match="terminated abruptly"):
             list(batches)
 
 
