@@ -237,19 +237,17 @@ def sort_keys(
     """Sort the patterns of an input into files of a folder, which needs about three times the room of the input.
 
     Rows without a valid pattern are written to the CSV file ``invalid``: number, text, reason. ``report`` is called
-    with the number of rows so far. The result counts rows, different patterns and
-    invalid rows; ``column`` is that of the patterns in a result.
+    with the number of rows so far. The result counts rows, different patterns and invalid rows; ``column`` is that of
+    the patterns in a result.
 
     Raises:
         QueryError: if no row has a valid pattern, or the input cannot be read.
     """
-    with ExitStack() as stack:
-        parsing = stack.enter_context(closing(ParsedInput(given, match, invalid, report)))
-        rows = _Sorter(parsing.schema, (FIRST, ROW), folder, sizes, lambda: parsing.keys_column)
-        stack.enter_context(closing(rows))
-        for batch in parsing.batches():
-            rows.add(batch)
-        patterns = _write_numbered(folder, rows, sizes, parsing, wide=match is not Match.EXACT)
+    with closing(ParsedInput(given, match, invalid, report)) as parsing:
+        with closing(_Sorter(parsing.schema, (FIRST, ROW), folder, sizes, lambda: parsing.keys_column)) as rows:
+            for batch in parsing.batches():
+                rows.add(batch)
+            patterns = _write_numbered(folder, rows, sizes, parsing, wide=match is not Match.EXACT)
         for path in folder.iterdir():
             if path.is_file():
                 sync(path)
