@@ -179,6 +179,9 @@ def _plain_type(kind: pa.DataType, *, decodes: bool) -> pa.DataType:
         return pa.binary()
     if of.is_struct(kind):
         return pa.struct([each.with_type(_plain_type(each.type, decodes=decodes)) for each in kind])
+    if of.is_map(kind):
+        fields = (each.with_type(_plain_type(each.type, decodes=decodes)) for each in (kind.key_field, kind.item_field))
+        return pa.map_(*fields, keys_sorted=kind.keys_sorted)
     if of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind):
         field = kind.value_field.with_type(_plain_type(kind.value_type, decodes=decodes))
         if of.is_fixed_size_list(kind):

@@ -32,7 +32,7 @@ from catalogue.join.parts import (
 )
 from catalogue.join.scope import JoinScope
 from catalogue.join.slices import DEFAULT_SIZES, JoinLedger, JoinPart, Sizes, Slice
-from catalogue.join.sort_keys import SPILLED, is_list_of_invalid, sort_keys
+from catalogue.join.sort_keys import is_list_of_invalid, sort_keys
 from catalogue.progress import Progress, Report
 from catalogue.query.arguments import unknown_argument
 from catalogue.query.query import AllQueryOptions, Query, QueryOptions
@@ -110,7 +110,7 @@ def join(
         if done.complete and is_file:
             (work / _LEDGER).unlink()  # first, so that a part of the rest is not taken for all
         if done.complete:
-            for name in (_KEYS, _PARTS, SPILLED):
+            for name in (_KEYS, _PARTS):
                 shutil.rmtree(work / name, ignore_errors=True)
     if done.complete and is_file:
         shutil.rmtree(folder)
@@ -125,7 +125,7 @@ def _removed_if_refused(new: Collection[Path], folder: Path) -> Iterator[None]:
     except QueryError:
         parts = (path for at in (folder, work / _PARTS) if at.exists() for path in _own_files(at))
         if work in new and next(parts, None) is None:
-            for name in (_KEYS, _PARTS, SPILLED):
+            for name in (_KEYS, _PARTS):
                 shutil.rmtree(work / name, ignore_errors=True)
             with suppress(OSError):  # where open files cannot be deleted
                 for path in (work / _LEDGER, work / _LOCK, *new):
@@ -202,7 +202,7 @@ class _JoinRun:
                 self._report(at)
 
             with open_input(self._given, self._asked.on) as given:
-                counts = sort_keys(folder, given, self._asked.match, self._invalid, advance, batch=self._sizes.batch)
+                counts = sort_keys(folder, given, self._asked.match, self._invalid, advance, self._sizes)
             self._ledger.add_input(counts)
         about = self._ledger.input
         keys = JoinKeys(folder, about["patterns"], about["column"], is_ascii=about["is_ascii"])

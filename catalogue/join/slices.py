@@ -35,6 +35,8 @@ class Sizes:
     """Intervals of a crawl that is one slice, because keys of row groups are unknown."""
     batch: int = 1 << 13
     """Rows of a batch of sorted keys."""
+    sorted: int = 160 << 20
+    """Bytes of keys that are sorted in memory."""
 
 
 DEFAULT_SIZES = Sizes()

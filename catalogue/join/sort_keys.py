@@ -2,28 +2,25 @@
 
 import csv
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from catalogue.atomic_files import named, room, sync
-from catalogue.errors import DiskFailed, QueryError
-from catalogue.formatting import first_paragraph, plural, printable
+from catalogue.atomic_files import sync
+from catalogue.errors import QueryError
+from catalogue.formatting import plural, printable
 from catalogue.join.inputs import OpenInput, texts_of
 from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, PREFIX, ROW, batch_writer, same_as_keys
+from catalogue.join.slices import Sizes
 from catalogue.parquet.arrow_arrays import binaries, booleans, flags, joined, positions, sorted_pieces, texts_of_keys
-from catalogue.query.literals import file_literal, literal
-from catalogue.surt import KeyInterval, Match, exact_keys, parse_pattern, prefix_interval
-
-if TYPE_CHECKING:
-    import duckdb
+from catalogue.read.key_order import WaitingRows
+from catalogue.surt import END, KeyInterval, Match, exact_keys, parse_pattern, prefix_interval
 
 FIRST, OTHERS = "first", "others"
 _IS_KEY = r"^[^/?#\s()]+\)(?:\S|$)"
@@ -161,42 +158,72 @@ def is_list_of_invalid(path: Path) -> bool:
         return file.readline(_SHOWN).strip().endswith(",".join(_HEADER).encode())
 
 
-_MEMORY = "512MB"
-SPILLED = "spilled"
-
-
-@contextmanager
-def database(folder: Path) -> "Iterator[duckdb.DuckDBPyConnection]":
-    """Open a database in memory that spills to a folder.
-
-    Raises:
-        DiskFailed: if the folder has no room.
-        QueryError: if rows are too large for its memory, or have a type that it does not read.
-    """
-    import duckdb
-
-    spilled = folder / SPILLED
-    try:
-        with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
-            connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2; SET TimeZone = 'UTC'")
-            connection.execute(f"SET temp_directory = {literal(str(spilled))}")
-            yield connection
-    except duckdb.OutOfMemoryException as error:
-        message = f"rows of the input are too large to be sorted in {_MEMORY}; leave out columns with long texts"
-        raise QueryError(message) from error
-    except (duckdb.NotImplementedException, duckdb.InvalidInputException) as error:
-        message = f"a column of the input has a type that DuckDB does not read: {first_paragraph(error)}"
-        raise QueryError(message) from error
-    except duckdb.Error as error:
-        message = f"the join cannot continue in {folder}: {first_paragraph(error)}{room(folder, error)}"
-        raise DiskFailed(f"{message}; what was finished is not lost") from error
-
-
 _Write: TypeAlias = Callable[[pa.RecordBatch], None]
 
-_PARSED_FILE = "parsed.parquet"
-_MOST_SORTED = 160 << 20
-"""Bytes of rows that are sorted in memory."""
+
+class _Sorter:
+    """Sorts rows by a binary column, and those with equal values by a number; many rows wait in a file."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        by: tuple[str, str],
+        folder: Path,
+        sizes: Sizes,
+        same: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """Take the columns to sort ``by``; ``same`` returns a column that so far has the same values as the first."""
+        self._schema, self._by, self._folder, self._sizes, self._same = schema, by, folder, sizes, same
+        self._waiting: list[pa.RecordBatch] = []
+        self._size = 0
+        self._stack = ExitStack()
+        self._merged: WaitingRows | None = None
+
+    def close(self) -> None:
+        self._stack.close()
+
+    @property
+    def is_large(self) -> bool:
+        return self._merged is not None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows, whose numbers follow those of earlier ones."""
+        self._waiting.append(batch)
+        self._size += batch.nbytes
+        if self._size > self._sizes.sorted:
+            if self._merged is None:
+                key, number = self._by
+                most = self._sizes.sorted // 2
+                self._merged = WaitingRows(self._schema, key, [number], self._stack, most, self._folder)
+            self._merge(self._merged)
+
+    def _merge(self, merged: WaitingRows) -> None:
+        for piece in self._inorder():
+            merged.add(pa.Table.from_batches([piece]))
+            deque(merged.below(b""), 0)  # no row has a lower key, but rows may be written to disk
+        self._size = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if self._merged is None:
+            yield from self._inorder()
+            return
+        self._merge(self._merged)
+        for rows in self._merged.below(END):
+            yield from rows.combine_chunks().to_batches(self._sizes.batch)
+
+    def _inorder(self) -> Iterator[pa.RecordBatch]:
+        """Remove and yield the rows in memory; where another column has only keys, it is made of them."""
+        names, key, same = self._schema.names, self._by[0], self._same()
+        every = pa.Table.from_batches(self._waiting, self._schema)
+        self._waiting = []
+        keys = joined(every[key])
+        others = {name: joined(every[name]) for name in names if name not in {key, same}}
+        del every
+        for places, some in sorted_pieces(keys, self._sizes.batch) if len(keys) else ():
+            columns = {name: column.take(places) for name, column in others.items()} | {key: some}
+            if same is not None:
+                columns[same] = texts_of_keys(some)
+            yield pa.RecordBatch.from_arrays([columns[name] for name in names], schema=self._schema)
 
 
 def sort_keys(
@@ -205,23 +232,22 @@ def sort_keys(
     match: Match,
     invalid: Path,
     report: Callable[[int], None],
-    *,
-    batch: int,
+    sizes: Sizes,
 ) -> dict[str, Any]:
     """Sort the patterns of an input into files of a folder, which needs about three times the room of the input.
 
     Rows without a valid pattern are written to the CSV file ``invalid``: number, text, reason. ``report`` is called
-    with the number of rows so far; ``batch`` limits the rows of a batch. The result counts rows, different patterns and
-    invalid rows; ``column`` is that of the patterns in a result.
+    with the number of rows so far. The result counts rows, different patterns and invalid rows; ``column`` is that of
+    the patterns in a result.
 
     Raises:
         QueryError: if no row has a valid pattern, or the input cannot be read.
     """
-    with ExitStack() as stack:
-        parsing = stack.enter_context(closing(ParsedInput(given, match, invalid, report)))
-        inorder = stack.enter_context(_sorted(parsing, batch, folder))
-        patterns = _write_numbered(folder, inorder, batch, parsing, wide=match is not Match.EXACT)
-        (folder / _PARSED_FILE).unlink(missing_ok=True)
+    with closing(ParsedInput(given, match, invalid, report)) as parsing:
+        with closing(_Sorter(parsing.schema, (FIRST, ROW), folder, sizes, lambda: parsing.keys_column)) as rows:
+            for batch in parsing.batches():
+                rows.add(batch)
+            patterns = _write_numbered(folder, rows, sizes, parsing, wide=match is not Match.EXACT)
         for path in folder.iterdir():
             if path.is_file():
                 sync(path)
@@ -238,27 +264,22 @@ def sort_keys(
         return {**counts, "is_ascii": parsing.is_ascii, "column": parsing.column}
 
 
-def _write_numbered(
-    folder: Path, inorder: pa.RecordBatchReader, batch: int, parsing: ParsedInput, *, wide: bool
-) -> int:
+def _write_numbered(folder: Path, rows: _Sorter, sizes: Sizes, parsing: ParsedInput, *, wide: bool) -> int:
     count, before, keys_column, single = 0, None, parsing.keys_column, not parsing.has_others
     with ExitStack() as stack:
-        fields = [field for field in inorder.schema if field.name not in {FIRST, OTHERS}]
+        fields = [field for field in parsing.schema if field.name not in {FIRST, OTHERS}]
         fields = [same_as_keys(field.name) if field.name == keys_column else field for field in fields]
         schema = pa.schema([pa.field(NUMBER, pa.int64()), *fields])
-        is_large = (folder / _PARSED_FILE).exists()
-        write_inputs = stack.enter_context(batch_writer(folder / INPUTS_FILE, schema, compress=is_large))
-        lookups = stack.enter_context(_lookup_writer(folder, batch, ordered=single, compress=is_large))
-        for some in inorder:
-            if not some.num_rows:
-                continue
+        write_inputs = stack.enter_context(batch_writer(folder / INPUTS_FILE, schema, compress=rows.is_large))
+        lookups = stack.enter_context(_lookup_writer(folder, sizes, ordered=single, compress=rows.is_large))
+        for some in rows.batches():
             firsts, others = some.column(FIRST), some.column(OTHERS)
             is_new = _changes(firsts, others, before)
             numbered = count - 1 + np.cumsum(is_new)
             before = firsts[-1].as_py(), others[-1].as_py()
             columns = [pa.nulls(len(some)) if each.name == keys_column else some.column(each.name) for each in fields]
-            rows = pa.RecordBatch.from_arrays([positions(numbered), *columns], schema=schema)
-            write_inputs(rows, (int(numbered[0]), int(numbered[-1])))
+            inputs = pa.RecordBatch.from_arrays([positions(numbered), *columns], schema=schema)
+            write_inputs(inputs, (int(numbered[0]), int(numbered[-1])))
             if not is_new.all():
                 firsts, others = (each.filter(flags(is_new)) for each in (firsts, others))
             count += len(firsts)
@@ -268,55 +289,8 @@ def _write_numbered(
 
 
 @contextmanager
-def _sorted(parsing: ParsedInput, rows: int, folder: Path) -> Iterator[pa.RecordBatchReader]:
-    waiting: list[pa.RecordBatch] = []
-    batches, size = parsing.batches(), 0
-    for batch in batches:
-        waiting.append(batch)
-        size += batch.nbytes
-        if size > _MOST_SORTED:
-            path = folder / _PARSED_FILE
-            with _parquet_writer(path, parsing.schema) as write:
-                for each in chain(waiting, batches):
-                    write(each)
-            waiting.clear()
-            with database(folder) as connection:
-                yield _by_duckdb(connection, path, f"{FIRST}, {ROW}", rows)
-            return
-    yield pa.RecordBatchReader.from_batches(parsing.schema, _inorder(parsing, waiting, rows))
-
-
-def _inorder(parsing: ParsedInput, waiting: list[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows by key; where the column of the input has only keys, it is made of them instead of sorted."""
-    schema, same = parsing.schema, parsing.keys_column
-    every = pa.Table.from_batches(waiting, schema)
-    waiting.clear()
-    keys = joined(every[FIRST])
-    others = {name: joined(every[name]) for name in schema.names if name not in {FIRST, same}}
-    del every
-    for places, some in sorted_pieces(keys, rows) if len(keys) else ():
-        columns = {name: column.take(places) for name, column in others.items()} | {FIRST: some}
-        if same is not None:
-            columns[same] = texts_of_keys(some)
-        yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
-
-
-def _by_duckdb(connection: "duckdb.DuckDBPyConnection", path: Path, order: str, rows: int) -> pa.RecordBatchReader:
-    file = f"read_parquet({file_literal(path)}, hive_partitioning = false)"
-    query = f"FROM {file} ORDER BY {order}"
-    return connection.execute(query).to_arrow_reader(rows)
-
-
-@contextmanager
-def _parquet_writer(path: Path, schema: pa.Schema) -> Iterator[_Write]:
-    """Write rows that DuckDB will sort: it would keep Arrow batches in memory, beyond its limit."""
-    with named(path), pq.ParquetWriter(path, schema, compression="lz4", use_dictionary=False) as file:
-        yield file.write_batch
-
-
-@contextmanager
-def _lookup_writer(folder: Path, rows: int, *, ordered: bool, compress: bool) -> Iterator[_Write]:
-    reached, unsorted = b"", folder / "unsorted.parquet"
+def _lookup_writer(folder: Path, sizes: Sizes, *, ordered: bool, compress: bool) -> Iterator[_Write]:
+    reached = b""
 
     def write(batch: pa.RecordBatch) -> None:
         nonlocal reached
@@ -327,13 +301,10 @@ def _lookup_writer(folder: Path, rows: int, *, ordered: bool, compress: bool) ->
         if ordered:
             yield write
             return
-        with _parquet_writer(unsorted, LOOKUPS) as write_unsorted:
-            yield write_unsorted
-        with database(folder) as connection:
-            for batch in _by_duckdb(connection, unsorted, f"start, {NUMBER}", rows):
-                if len(batch):
-                    write(batch.cast(LOOKUPS))
-        unsorted.unlink()
+        with closing(_Sorter(LOOKUPS, ("start", NUMBER), folder, sizes)) as unsorted:
+            yield unsorted.add
+            for batch in unsorted.batches():
+                write(batch)
 
 
 def _lookups(firsts: pa.Array, others: pa.Array, of: np.ndarray, *, single: bool, wide: bool) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import accumulate, chain, groupby, islice
 from operator import itemgetter
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NamedTuple
 
@@ -171,9 +172,18 @@ class _Spilled(NamedTuple):
 class WaitingRows:
     """Rows of a crawl and subset, which are returned by key, byte by byte, then by other columns; nulls come last."""
 
-    def __init__(self, schema: pa.Schema, key: str, others: Sequence[str], stack: ExitStack, most: int = _MOST) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        key: str,
+        others: Sequence[str],
+        stack: ExitStack,
+        most: int = _MOST,
+        folder: Path | None = None,
+    ) -> None:
         """Keep at most about ``most`` bytes in memory, and the others in a file that ``stack`` closes."""
         self._schema, self._key, self._others, self._stack, self._most = schema, key, others, stack, most
+        self._folder = folder
         self._runs: list[deque[Ascending | _Spilled]] = []
         """Parts, each of which has no lower keys than the one before it."""
         self._bytes = 0
@@ -269,9 +279,9 @@ class WaitingRows:
         return found.rows.combine_chunks().take(positions(order))
 
     def _spill(self) -> None:
-        with named("the folder for temporary files (TMPDIR)"):
+        with named(self._folder or "the folder for temporary files (TMPDIR)"):
             if not self._end:
-                self._file = self._stack.enter_context(TemporaryFile())  # noqa: SIM115 - the stack closes it
+                self._file = self._stack.enter_context(TemporaryFile(dir=self._folder))  # noqa: SIM115 - the stack closes it
             for run in self._runs:
                 parts = [*run]
                 run.clear()

@@ -24,6 +24,7 @@ from catalogue.read.key_order import KeysLeft, Piece, leasts_after, result_of
 from catalogue.read.prefetch import IN_FLIGHT, Bundle, LoadedRowGroup, Prefetcher, bundle_sizes
 from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS, ReadEvents
 from catalogue.source.checks import Source
+from catalogue.surt import END
 
 _FEW_ROWS = 1 << 12
 """Rows of a piece that take less time than a further piece."""
@@ -127,7 +128,8 @@ class _Reading:
         after = self._leasts_after[first + len(bundle.groups) - 1]
         if len(bundle.groups) == 1:
             for rows, least in self._rows(bundle):
-                yield Piece(rows, min(least, after))
+                bound = min(least, after)
+                yield Piece(rows, b"" if bound == END else bound)  # the empty piece ends the section
             yield Piece(None, after)
         else:
             found = [rows for rows, _ in self._rows(bundle)]

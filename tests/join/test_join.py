@@ -25,7 +25,7 @@ from tests.support.amounts import EXAMPLES, in_part
 from tests.support.crawls import CRAWL, crawl_of, table
 
 COLUMNS = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
-SMALL = Sizes(keys=20, row_groups=6, blocks=9, run=1, few=0, rows=17, batch=8, planned=1_000)
+SMALL = Sizes(keys=20, row_groups=6, blocks=9, run=1, few=0, rows=17, batch=8, planned=1_000, sorted=2_000)
 KINDS = ["inner", "semi", "anti", "crawls", "latest"]
 
 
@@ -205,6 +205,7 @@ def test_any_sizes(both: Catalogue, oracle: Oracle, seed: int, tmp_path: Path) -
         few=chance.choice([0, 20]),
         rows=chance.randrange(1, 90),
         batch=chance.randrange(1, 30),
+        sorted=chance.choice([0, 2_000, 1 << 30]),
     )
     how = chance.choice(KINDS)
     done = run(both, texts, tmp_path / "out", how, sizes=sizes, crawls=oracle.crawls)

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ import pytest
 
 from catalogue import Catalogue, url_surtkey
 from catalogue.errors import QueryError
+from catalogue.join.join import JoinQuery, join
+from catalogue.join.slices import Sizes
+from catalogue.surt import Match
 from tests.join.test_join import refuse
 from tests.support.amounts import in_part
 from tests.support.commands import Command, ended
@@ -255,20 +259,27 @@ def test_refuses_what_is_no_list_of_keys(both: Catalogue, crawl: str, keys: Any)
 
 
 @in_part(3)
+@pytest.mark.parametrize("most", [0, 1 << 30])
 @pytest.mark.parametrize("last", [[], ["https://example.com/"], ["no url", ""]])
-def test_keeps_texts_and_types_of_parquet(both: Catalogue, crawl: str, last: list[str], tmp_path: Path) -> None:
-    """Lists of which all rows are keys are sorted otherwise than those with other rows after many keys."""
+def test_keeps_texts_and_types_of_parquet(
+    both: Catalogue, crawl: str, last: list[str], most: int, tmp_path: Path
+) -> None:
+    """Lists of which all rows are keys are sorted otherwise than those with other rows after many keys, or on disk."""
     texts = ["com,example)/", *(f"com,example)/{number}" for number in range(40_000)), *last]
     given = pa.table(
         {
             "url": texts,
             "id": pa.array([bytes([number % 200]) * 16 for number in range(len(texts))], pa.uuid()),
             "day": pa.array(range(len(texts)), pa.timestamp("ns", "Europe/Berlin")),
+            "large": pa.array(map(Decimal, range(len(texts))), pa.decimal256(60, 2)),
+            "lasts": pa.array(range(len(texts)), pa.duration("ms")),
+            "nothing": pa.nulls(len(texts)),
         }
     )
-    path = tmp_path / "keys.parquet"
+    path, sizes = tmp_path / "keys.parquet", Sizes(sorted=most)
     pq.write_table(given, path)
-    found = [both.join(path, tmp_path / how, how=how, crawls=crawl).to_arrow() for how in ("semi", "anti")]
+    kinds = [JoinQuery.of(how, None, Match.EXACT, {"crawls": crawl}) for how in ("semi", "anti")]
+    found = [join(both.session, each, path, tmp_path / each.kind.name, sizes=sizes).to_arrow() for each in kinds]
     every = pa.concat_tables(found).sort_by("row_id")
     valid = given.filter(pc.match_substring(given["url"], "example"))
     assert every.drop_columns("row_id").rename_columns(given.column_names).equals(valid)

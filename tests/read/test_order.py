@@ -19,7 +19,7 @@ from catalogue.settings import Settings
 from catalogue.surt import parse_pattern
 from tests.read.test_answers import Scan, random_patterns
 from tests.support.amounts import COMPLETE, EXAMPLES, in_part
-from tests.support.crawls import CRAWL, crawl_of, harvest_footers, table
+from tests.support.crawls import BARE, CRAWL, crawl_of, harvest_footers, table
 from tests.support.mirrors import whole_table
 
 NAMES = [name for name in COLUMNS if name not in {"crawl", "subset"}]
@@ -174,12 +174,14 @@ def test_row_groups_without_bounds(tmp_path: Path) -> None:
 
 
 def test_large_row_group_in_another_order(tmp_path: Path) -> None:
-    """Its keys are decoded in several parts."""
+    """Its keys are decoded in several parts, after which the rows of an older crawl follow."""
     keys = [f"com,example)/{letter}{at:05}" for letter in "bac" for at in range(70_000)]
+    crawl_of(tmp_path / "mirror", part(["com,older)/"]), crawl=BARE)
     with harvested(tmp_path, part(keys), write_statistics=False, write_page_index=False) as cat:
-        for _ in range(2):
-            found = cat.captures("*", columns=[KEY_COLUMN], index="columnar").to_arrow()
-            assert found[KEY_COLUMN].to_pylist() == sorted(keys)
+        harvest_footers(cat, BARE)
+        for where in (None, "url <> ''"):
+            found = cat.captures("*", columns=[KEY_COLUMN], where=where, index="columnar").to_arrow()
+            assert found[KEY_COLUMN].to_pylist() == [*sorted(keys), "com,older)/"]
             assert not cat.backfill().run().failures
         assert cat.captures("example.com/a*", index="columnar").count() == 70_000
 
