@@ -46,10 +46,10 @@ def compared_length(store: Store, dataset: Dataset, path: str) -> int:
 def compare_with_source(path: str, store: Store, dataset: Dataset, source: PoliteSource) -> Iterator[Finding]:
     """Compare what is stored of a file with each host of the source."""
     stored, file = store.get("files", path), dataset.file(path)
-    if stored is None:  # another process has deleted it
+    if stored is None or file is None:  # another process has deleted it
         return
     indexes = written_indexes(store, path, stored)
-    again = f"{dataset.harvest_command(file.crawl if file else '')} --refresh"
+    again = f"{dataset.harvest_command(file.crawl, [file.subset])} --refresh"
     for host in source.hosts_of(path):
         try:
             has_footer, different = compare_file(path, stored, indexes, host, dataset.key, stored.version)

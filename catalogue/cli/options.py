@@ -298,7 +298,9 @@ def confirm(action: str, advice: str) -> None:
 
 
 def _limit_option(name: str, default: int, what: str) -> Decorator:
-    return click.option(name, type=int, default=default, show_default=True, help=f"Ask before {what} than this.")
+    return click.option(
+        name, type=click.IntRange(min=0), default=default, show_default=True, help=f"Ask before {what} than this."
+    )
 
 
 def max_requests_option(default: int) -> Decorator:
