@@ -183,8 +183,7 @@ class Prefetcher:
                 return self._source.get(fetch.path, fetch.range, pin=self._files[fetch.path].pin)
         except UNUSABLE as error:
             file = self._files[fetch.path].file
-            command = self._plan.query.table.harvest_command(file.crawl, [file.subset])
-            message = f"{error}; run: {command} --refresh"
+            message = f"{error}; run: {self._plan.query.table.refresh_command(file)}"
             named = type(error)(message) if isinstance(error, FileChanged | NotFound) else error
             self._events.note_failure(file.crawl, COLUMNAR, named)
             raise named from error
