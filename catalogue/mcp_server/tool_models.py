@@ -30,7 +30,7 @@ class CrawlsArguments(Arguments):
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = 0
 
 
-class PlanArguments(query_model(Interface.ASSISTANT, "limit")):  # type: ignore[misc]
+class PlanArguments(query_model(Interface.ASSISTANT, "limit", defaults=_OF_QUERY)):  # type: ignore[misc]
     """Arguments of ``plan``."""
 
 

@@ -79,7 +79,7 @@ def _listed(row: dict[str, Any]) -> models.ListedCrawl:
 def plan(arguments: models.PlanArguments, call: "Calls") -> models.PlanAnswer:
     """Price a query by both indexes; only a list of crawls may be fetched."""
     with call.within(call.left):
-        planned = call.catalogue.captures(**arguments.query() | {"columns": arguments.columns or ["url"]}).explain()
+        planned = call.catalogue.captures(**arguments.query()).explain()
     prices = [
         models.IndexChoice(
             crawl=each.crawl,

@@ -196,9 +196,9 @@ def _captures(session: Session, query: CaptureQuery) -> dict[str, Any]:
 
 
 def _row_groups(session: Session, parameters: models.RowGroupsParameters) -> dict[str, Any]:
-    stored, places = select_stored(session, parameters.crawl or STORED), None
+    stored, places = select_stored(session, parameters.crawl or STORED, session.metadata().crawls), None
     if parameters.key is not None:
-        query = CaptureQuery.of(parameters.key, crawls=stored, index="columnar")
+        query = CaptureQuery.of(parameters.key, crawls=stored, subsets="all", index="columnar")
         found = _limited(find_captures(session, query), _MAX_LISTED)
         files = [file for each in found.question.columnar() or () for file in each.candidates]
         places = [f"{file.path}:{ordinal}" for file in files for ordinal in file.ordinals]

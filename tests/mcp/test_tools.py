@@ -82,6 +82,11 @@ async def test_price_of_a_plan_is_what_the_query_takes_and_values_may_be_numbers
         assert plan["cost"]["requests"] == 0
         assert {price["chosen"]["index"], price["other"]["index"]} == {"columnar", "cdx"}
         assert plan["affordable"]
+        columns = "url,fetch_time,fetch_status,content_mime_detected"  # the default of both tools
+        of_files = [
+            await assistant.ask("plan", **asked, index="columnar", **more) for more in ({}, {"columns": columns})
+        ]
+        assert of_files[0]["bytes"] == of_files[1]["bytes"]
         took = await assistant.ask("query", **asked, limit=200)
         assert 0 < took["cost"]["requests"] <= plan["requests"]
         assert took["cost"]["requests_left"] == plan["cost"]["requests_left"] - took["cost"]["requests"]

@@ -133,7 +133,7 @@ def test_pages_of_row_groups_are_complete(address: str, harvested: Catalogue) ->
 def test_row_groups_of_a_key_are_candidates_of_its_query(address: str, harvested: Catalogue, key: str) -> None:
     crawl = stored_crawls(harvested.session)[0]
     got = answer(address, "row_groups", key=key, crawl=crawl, limit=10_000)
-    found = harvested.captures(key, crawls=crawl).question.columnar() or []
+    found = harvested.captures(key, crawls=crawl, subsets="all").question.columnar() or []
     files = [file for each in found for file in each.candidates]
     expected = {(file.path, ordinal) for file in files for ordinal in file.ordinals}
     assert {(each["path"], each["row_group"]) for each in got["row_groups"]} == expected
