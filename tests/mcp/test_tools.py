@@ -111,15 +111,16 @@ async def test_parts_of_a_query_are_the_result(empty: Settings) -> None:
 
 
 async def test_says_which_crawls_have_no_match(empty: Settings) -> None:
-    """With ``latest`` the result does not say which crawls have none."""
+    """With ``latest`` or ``unique`` the result does not say which crawls have none."""
     both = {url for url, crawl in captures(empty, SITE, OLD)} & {url for url, crawl in captures(empty, SITE, MODERN)}
     async with assistant_of(empty) as assistant:
         options = {"url": [min(both)], "crawl": [MODERN, OLD], "limit": 200, "max_requests": 200}
-        answer = await assistant.ask("query", **options, latest=True)
-        assert answer["complete"]
-        assert {row["crawl"] for row in answer["captures"]} == {MODERN}
-        assert answer["crawls_without_match"] == []
-        assert "not known which crawls have no match" in " ".join(answer["notes"])
+        for only in ({"latest": True}, {"unique": "url"}):
+            answer = await assistant.ask("query", **options, **only)
+            assert answer["complete"]
+            assert {row["crawl"] for row in answer["captures"]} == {MODERN}
+            assert answer["crawls_without_match"] == []
+            assert "not known which crawls have no match" in " ".join(answer["notes"])
         for latest in (False, True):
             nothing = await assistant.ask("query", **options | {"url": ["nowhere.example"]}, latest=latest)
             assert (nothing["captures"], nothing["complete"]) == ([], True)
