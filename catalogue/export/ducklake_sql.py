@@ -32,6 +32,7 @@ _NAMED = re.compile(rf"\b{NAME}\b", re.IGNORECASE)
 _CAPTURES = re.compile(rf"\b{NAME}\s*\.\s*\"?(?:captures|snapshots)", re.IGNORECASE)
 """Certainly of the lake; ``cc`` can also be another name."""
 _COLUMN_CHUNKS = re.compile(r"\bcolumn_chunks\b", re.IGNORECASE)
+_NOT_TEXT = re.compile("[\ud800-\udfff]")
 _WHEEL = "duckdb_extension_{}"
 
 
@@ -135,6 +136,8 @@ def connect_for(session: Session, query: str) -> duckdb.DuckDBPyConnection:
 
 def attach_named(session: Session, connection: duckdb.DuckDBPyConnection, query: str) -> tuple[str, ...]:
     """Attach the DuckLake if the query names it; return sentences about what it does not have; see ``connect_for``."""
+    if _NOT_TEXT.search(query):
+        raise QueryError("this SQL is not Unicode text; write it in UTF-8")
     if not _NAMED.search(query):
         return ()
     path = lake_path(session)

@@ -92,6 +92,8 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("plan x.com -o plan.xyz", "is unknown; use an ending: .arrow, .arrows, .cdxj, "),
         ("plan '*.example.com/path*'", "use *.example.com, and choose by url_path"),
         ("sql '  '", "no SQL"),
+        ("sql \udcff", "is not Unicode text"),
+        ("sql 'from crawls where crawl = $c' --param c=\udcff", "invalid or repeated --param"),
         ("sql qqqq", "syntax error"),
         ("sql covrage", "there is no query covrage; did you mean coverage?"),
         ("sql find_url", "there is no query find_url; did you mean find-url?"),
