@@ -89,7 +89,10 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("plan '*.grayline.*'", "the top-level domain; list them: '*.grayline.com' '*.grayline.org'"),
         ("plan 'http://grayline.*'", "the top-level domain; list them: 'grayline.com/*' 'grayline.org/*'"),
         ("plan 'http://192.168.0.*'", "list the addresses; patterns look like"),
-        ("plan x.com -o plan.xyz", "is unknown; use an ending: .arrow, .arrows, .cdxj, "),
+        *(
+            (f"plan x.com -o plan.{ending}", "is unknown; use an ending: .arrow, .arrows, .csv, ")
+            for ending in ("x", "txt")
+        ),
         ("plan '*.example.com/path*'", "use *.example.com, and choose by url_path"),
         ("sql '  '", "no SQL"),
         ("sql \udcff", "is not Unicode text"),
