@@ -89,11 +89,6 @@ class WrongLength(SourceError):
 class FileChanged(SourceError):
     """The file differs from the version seen before, by ETag or size."""
 
-    def __init__(self, message: str, *, refused: bool = False) -> None:
-        super().__init__(message)
-        self.refused = refused
-        """Whether the source refused ``If-Match`` (412); otherwise the response was compared here."""
-
 
 class SourceUnavailable(SourceError):
     """Too many requests failed to go on."""

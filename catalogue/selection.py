@@ -33,12 +33,12 @@ from catalogue.commoncrawl.crawls import (
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, manifest_path, parse_manifest
 from catalogue.errors import FormatError, NotFound, NotHarvested, NothingStored, QueryError, SourceError, UnknownCrawl
-from catalogue.formatting import join_first, plural
+from catalogue.formatting import plural
 from catalogue.query.arguments import several
 from catalogue.session import Session
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_lists import crawl_list_age, listed_crawls, stored_response
+from catalogue.store.stored_lists import crawl_list_age, listed_crawls, listed_files, stored_response
 
 if TYPE_CHECKING:
     from catalogue.query.query import Query
@@ -75,11 +75,15 @@ class CrawlList:
 
 def crawl_list(session: Session) -> CrawlList:
     """Return the list of crawls; see ``Catalogue.crawls``."""
+    _check_dataset(session)
+    return update_crawl_list(session, lambda: session.source)
+
+
+def _check_dataset(session: Session) -> None:
     if session.dataset != COMMON_CRAWL:
         raise QueryError(
             f"only Common Crawl's index has a list of crawls; see: catalogue status --table {session.dataset.name}"
         )
-    return update_crawl_list(session, lambda: session.source)
 
 
 def update_crawl_list(
@@ -241,6 +245,7 @@ def subsets_of(words: Sequence[str], statuses: Sequence[str], patterns: Iterable
 
 def select_listed(session: Session, words: CrawlWords) -> Selection:
     """Select the crawls of a question, without subsets; see ``select``."""
+    _check_dataset(session)
     given = several(words, "crawls")
     if not given:
         raise QueryError(_NO_CRAWL)
@@ -377,13 +382,15 @@ def _crawls_of_dataset(session: Session, words: tuple[str, ...]) -> list[str]:
         run = dataset.harvest_command(dataset.name)
         raise NotHarvested(f"nothing is harvested yet; run: {run}", call=dataset.harvest_call(dataset.name))
     if unknown := dataset.unknown_name(parsed, stored):
+        dataset.select([unknown], [*listed_files(session.store, dataset)])  # raises an error if it does not exist
         raise not_stored(session, [unknown], 1)
     return select_crawls(parsed, sorted(stored), every=True)
 
 
-def _subsets_of_dataset(session: Session, subsets: tuple[str, ...]) -> tuple[str, ...]:
+def _subsets_of_dataset(session: Session, words: Sequence[str]) -> tuple[str, ...]:
+    chosen = tuple(part.strip() for text in words for part in text.split(","))
     stored = session.metadata()
-    known = sorted({subset for crawl in stored.requested_crawls for subset in stored.subsets(crawl)})
-    if unknown := {*subsets}.difference(known, ["all"]):
-        raise QueryError(f"{session.dataset.name} has no subset {min(unknown)[:100]!r}; it has {join_first(known)}")
-    return () if "all" in subsets else subsets
+    known = {subset for crawl in stored.requested_crawls for subset in stored.subsets(crawl)} if chosen else set[str]()
+    if unknown := next((word for word in chosen if word not in {*known, "all"}), None):
+        raise QueryError(f"unknown subset {unknown[:100]!r}; use {', '.join(sorted({*known, 'all'}))}")
+    return () if "all" in chosen else chosen

@@ -87,7 +87,7 @@ class Session:
             raise QueryError(f"{self.folder} is a file; name a folder for the data")
         if self.dataset_name == COMMON_CRAWL.name:
             self.dataset_name = None
-        self.data = self.folder / check_name(self.dataset_name) if self.dataset_name else self.folder
+        self.data = self.folder if self.dataset_name is None else self.folder / check_name(self.dataset_name)
         self.store_path = self.data / STORE_NAME
         self.__dict__.update(self._shared)
 

@@ -167,7 +167,7 @@ def check_store(
         except (DiskFailed, StoreLocked):
             raise
         except StoreDamaged as error:
-            problem = str(error)
+            problem = str(error).partition("; run: ")[0]
         if problem:
             return Checked([Finding("store", "", f"{session.store_path} is damaged: {problem}", _RECOVERY)])
         if repair and store.read_only:

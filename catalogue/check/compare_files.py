@@ -46,10 +46,9 @@ def compared_length(store: Store, dataset: Dataset, path: str) -> int:
 def compare_with_source(path: str, store: Store, dataset: Dataset, source: PoliteSource) -> Iterator[Finding]:
     """Compare what is stored of a file with each host of the source."""
     stored, file = store.get("files", path), dataset.file(path)
-    if stored is None:  # another process has deleted it
+    if stored is None or file is None:  # another process has deleted it
         return
     indexes = written_indexes(store, path, stored)
-    again = f"{dataset.harvest_command(file.crawl if file else '')} --refresh"
     for host in source.hosts_of(path):
         try:
             has_footer, different = compare_file(path, stored, indexes, host, dataset.key, stored.version)
@@ -67,7 +66,7 @@ def compare_with_source(path: str, store: Store, dataset: Dataset, source: Polit
                 yield from (Finding("indexes", f"{path}#{ordinal}", what) for ordinal in different)
                 continue
             what = f"{'the source' if host is source else host.url} has another footer of the same size and version"
-        yield Finding("source", path, what, again)
+        yield Finding("source", path, what, dataset.refresh_command(file))
 
 
 def written_indexes(store: Store, path: str, file: StoredFile) -> dict[int, Indexes]:

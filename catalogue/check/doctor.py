@@ -23,6 +23,7 @@ from catalogue.commoncrawl.crawls import (
     has_columnar_index,
     newest_first,
     parse_collinfo,
+    parse_crawl_words,
     suggest_crawl,
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, IndexFile, manifest_path, parse_manifest
@@ -123,7 +124,7 @@ def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
     """Examine the installation and the source; see ``Catalogue.doctor``."""
     if session.dataset_name is not None:
         raise QueryError("doctor examines only Common Crawl's index; leave out --table")
-    if crawl is not None and crawl != "latest":
+    if crawl is not None and (crawl := ",".join(parse_crawl_words([crawl]))) != "latest":
         check_crawl_name(crawl)
     stored: list[str] = []
     with suppress(StoreError):

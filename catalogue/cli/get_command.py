@@ -92,7 +92,7 @@ def get(
 
     def approve(estimate: "GetEstimate") -> None:
         if not yes:
-            confirm(str(estimate), "name a crawl with --crawl")
+            confirm(str(estimate), "raise --max-requests" if parameters["crawls"] else "name a crawl with --crawl")
 
     query = {name: parameters[name] for name in ("url", "at", "crawls", "follow")}
     query |= {"form": form, "main_content": main_content}

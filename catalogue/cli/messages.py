@@ -59,6 +59,8 @@ _ARGUMENT = re.compile(
 """An argument of Python in a message, or its name at the end of a message."""
 _OPTIONS = {"crawls": "crawl"}
 """Options with other names than their arguments."""
+_WITHOUT_TABLE = {"crawls", "doctor"}
+"""Commands of messages that refuse --table."""
 given_options: dict[str, object] = {}
 """Options of the running command that the commands in its messages need, too."""
 
@@ -147,7 +149,7 @@ def complete_commands(text: str) -> str:
         missing = {
             option: value
             for option, value in given_options.items()
-            if value is not None and option not in rest and (option, match[1]) != ("--table", "crawls")
+            if value is not None and option not in rest and not (option == "--table" and match[1] in _WITHOUT_TABLE)
         }
         return " ".join(["catalogue", *(f"{option} {shlex.quote(str(v))}" for option, v in missing.items()), match[1]])
 

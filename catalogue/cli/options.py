@@ -195,9 +195,11 @@ def format_for(requested: str | None, output: Path | None) -> str:
     else:
         check_folder(output)
         format_ = requested or _BY_SUFFIX.get(Path(output.name.removesuffix(".gz")).suffix, "")
-    if not format_:
-        endings = ", ".join(sorted(_BY_SUFFIX))
-        otherwise = "; or add --format" if "--format" in options_of_command() else ""
+    has_option = "--format" in options_of_command()
+    only_captures = () if has_option else ("cdxj", "url")  # plan writes requests
+    if not format_ or format_ in only_captures:
+        endings = ", ".join(sorted(suffix for suffix, of in _BY_SUFFIX.items() if of not in only_captures))
+        otherwise = "; or add --format" if has_option else ""
         raise QueryError(f"the format of {output} is unknown; use an ending: {endings}{otherwise}")
     if format_ in _BINARY and terminal:
         raise QueryError(f"--format {format_} cannot be printed on a terminal; add -o FILE")
@@ -298,7 +300,9 @@ def confirm(action: str, advice: str) -> None:
 
 
 def _limit_option(name: str, default: int, what: str) -> Decorator:
-    return click.option(name, type=int, default=default, show_default=True, help=f"Ask before {what} than this.")
+    return click.option(
+        name, type=click.IntRange(min=0), default=default, show_default=True, help=f"Ask before {what} than this."
+    )
 
 
 def max_requests_option(default: int) -> Decorator:

@@ -82,8 +82,6 @@ def plan(
     if json_ + paths + (output is not None) > 1:
         raise QueryError("--json, --paths and --output exclude each other")
     format_ = format_for(None, output) if output else ""
-    if format_ in {"cdxj", "url"}:
-        raise QueryError("a plan cannot be written as CDXJ or URLs; use .parquet, .csv, .tsv, .json, .jsonl or .arrow")
     from catalogue.commoncrawl.crawls import may_be_unlisted, suggest_crawl
     from catalogue.selection import known_crawls
 

@@ -135,7 +135,8 @@ def _parameters(words: Iterable[str]) -> dict[str, str]:
     given = {}
     for word in words:
         name, equals, value = word.partition("=")
-        if not (equals and re.fullmatch(r"\w+", name)) or name in given:
+        is_text = word == word.encode(errors="replace").decode()
+        if not (equals and is_text and re.fullmatch(r"\w+", name)) or name in given:
             raise QueryError(f"invalid or repeated --param {word!r}; write NAME=VALUE, such as pattern=example.com")
         given[name] = value
     return given

@@ -157,7 +157,7 @@ def check(
         as_json(
             {
                 "ok": done.complete,
-                "findings": [asdict(finding) for finding in done.findings],
+                "findings": [asdict(each) | {"next": complete_commands(each.next)} for each in done.findings],
                 "values": done.values,
                 "bytes": done.bytes,
                 "catalogue": done.catalogue,
@@ -168,7 +168,7 @@ def check(
                 "notes": done.notes,
                 "repaired": done.repaired,
                 "dropped": done.dropped,
-                "next": done.commands,
+                "next": [*map(complete_commands, done.commands)],
             }
         )
     else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalogue.cli.messages import show
+from catalogue.cli.messages import options_of_command, show
 from catalogue.commoncrawl.crawls import INDEX_NAMES
 from catalogue.formatting import join_first, plural, printable, size, to_json
 
@@ -154,8 +154,9 @@ def show_plan(plan: "ReadPlan") -> None:
         show(sentence)
     if plan.ruled_out:
         show(f"{plural(plan.ruled_out, 'row group')} ruled out by the values of their columns")
+    hint = "; --indexes fetches them now" if plan.indexes and "--indexes" in options_of_command() else ""
     for sentence in plan.preparations():
-        show(f"{sentence}; --indexes fetches them now" if plan.indexes and not plan.searched else sentence)
+        show(f"{sentence}{'' if plan.searched else hint}")
     if plan.cached_bytes:
         show(f"another {size(plan.cached_bytes)} come from the cache")
     for warning in plan.warnings:

@@ -111,6 +111,10 @@ class Dataset:
         chosen = "".join(f" --subset {word}" for word in words) if self == COMMON_CRAWL else ""
         return f"catalogue harvest{options}" + ("" if crawl == self.name else f" --crawl {crawl}") + chosen
 
+    def refresh_command(self, file: IndexFile) -> str:
+        """Return the command that fetches the footer of a changed file again."""
+        return f"{self.harvest_command(file.crawl, [file.subset])} --refresh"
+
     def harvest_call(self, crawl: str, subsets: Sequence[str] = ()) -> str:
         chosen = f", subsets={list(subsets)}" if subsets and tuple(subsets) != SUBSETS[:1] else ""
         return "harvest()" if crawl == self.name else f"harvest({crawl!r}{chosen})"

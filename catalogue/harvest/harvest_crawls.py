@@ -272,7 +272,7 @@ def _select(
         words = parse_crawl_words(several(() if crawls is None else crawls, "crawls"), known_crawls(session))
         words = with_stored(session, words) if STORED in words else words
         words = resolve_manifest_paths(words, session.create_store(), lambda: session.source)
-        return words, _select_listed(session, words), select_subsets(several(subsets, "subsets"))
+        return words, _select_listed(session, words), select_subsets(several(subsets, "subsets") or SUBSETS[:1])
     words = [*several(() if crawls is None else crawls, "crawls")] or ["all"]
     return words, _select_in_list(session, words, refresh=refresh), SUBSETS
 

@@ -18,10 +18,10 @@ from starlette.requests import ClientDisconnect
 
 from catalogue.errors import CatalogueError, NotHarvested, OverBudget, QueryError, SourceError, TooExpensive
 from catalogue.mcp_server.calls import Calls
-from catalogue.mcp_server.tool_models import Answer, CallCost, ErrorAnswer, PageAnswer, first_error
+from catalogue.mcp_server.tool_models import Answer, CallCost, ErrorAnswer, PageAnswer
 from catalogue.mcp_server.tools import crawls, get_page, plan, query, sample, sql_metadata
 from catalogue.mcp_server.untrusted import visible_values
-from catalogue.query.models import Arguments
+from catalogue.query.models import Arguments, describe_invalid
 from catalogue.query.parameters import with_fields
 from catalogue.settings import package_version
 
@@ -159,9 +159,10 @@ async def _called(run: Run, given: dict[str, Any], calls: Calls) -> types.CallTo
     try:
         arguments = arguments_of(run).model_validate(given)
     except ValidationError as error:
-        known = arguments_of(run).model_json_schema()["properties"]
+        first = error.errors()[0]
+        name = str(next(iter(first["loc"]), "arguments"))  # what follows are positions and names of types
         free = CallCost(requests=0, bytes=0, requests_left=calls.left)
-        return _failed("invalid", first_error(error.errors(), known), free)
+        return _failed("invalid", describe_invalid(arguments_of(run), first, name), free)
     try:
         answer = await calls.run(partial(run, arguments))
     except CatalogueError as error:

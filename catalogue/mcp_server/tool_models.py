@@ -1,6 +1,5 @@
 """Arguments of the tools, with their bounds, and their answers."""
 
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
@@ -31,7 +30,7 @@ class CrawlsArguments(Arguments):
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = 0
 
 
-class PlanArguments(query_model(Interface.ASSISTANT, "limit")):  # type: ignore[misc]
+class PlanArguments(query_model(Interface.ASSISTANT, "limit", defaults=_OF_QUERY)):  # type: ignore[misc]
     """Arguments of ``plan``."""
 
 
@@ -79,16 +78,6 @@ class SqlArguments(Arguments):
         ),
     ]
     limit: Annotated[int, Field(ge=1, le=1000, description="rows of the answer")] = 100
-
-
-def first_error(errors: Iterable[Any], known: Iterable[str]) -> str:
-    error = next(iter(errors))
-    name = next(iter(error["loc"]), "arguments")  # what follows are positions and names of types
-    if error["type"] == "extra_forbidden":
-        return f"unknown argument {name!r}; the arguments are: {', '.join(known)}"
-    if error["type"] == "missing":
-        return f"{name} is required"
-    return f"invalid {name}: {error['msg']}"
 
 
 class CallCost(BaseModel):

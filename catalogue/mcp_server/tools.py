@@ -26,7 +26,7 @@ _MAX_TYPE = 100
 """Characters of a media type, which the web server chose."""
 _CURRENT = timedelta(days=1)
 _NO_MORE = f"the largest offset is {models.MAX_OFFSET:,}; narrow the patterns, the times or the crawls"
-_ONLY_LATEST = "with latest it is not known which crawls have no match"
+_ONLY_SOME = "with latest and unique it is not known which crawls have no match"
 _TOO_LONG = f"texts longer than {MAX_VALUE:,} characters are cut, and end with {CUT}"
 
 
@@ -79,7 +79,7 @@ def _listed(row: dict[str, Any]) -> models.ListedCrawl:
 def plan(arguments: models.PlanArguments, call: "Calls") -> models.PlanAnswer:
     """Price a query by both indexes; only a list of crawls may be fetched."""
     with call.within(call.left):
-        planned = call.catalogue.captures(**arguments.query() | {"columns": arguments.columns or ["url"]}).explain()
+        planned = call.catalogue.captures(**arguments.query()).explain()
     prices = [
         models.IndexChoice(
             crawl=each.crawl,
@@ -128,9 +128,9 @@ def query(arguments: models.QueryArguments, call: "Calls") -> models.CapturesAns
     skipped = {crawl for each in not_read for crawl in each.crawls}
     read = [crawl for crawl in names if crawl not in skipped]
     having = {row["crawl"] for row in rows}
-    if arguments.latest and rows:
-        having.update(names)  # a crawl without captures here may have older ones
-        call.notes.append(_ONLY_LATEST)
+    if (arguments.latest or arguments.unique) and rows:
+        having.update(names)  # captures of a crawl may have been left out
+        call.notes.append(_ONLY_SOME)
     return models.CapturesAnswer(
         captures=kept,
         next_offset=after if more and after <= models.MAX_OFFSET else None,

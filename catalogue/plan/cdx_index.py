@@ -11,6 +11,7 @@ from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
 from catalogue.cdx.lines import COLUMNS
 from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor
 from catalogue.commoncrawl.crawls import CDX, has_columnar_index, may_be_unlisted, no_columnar_index, suggest_crawl
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import (
     UNUSABLE,
     CatalogueError,
@@ -205,7 +206,7 @@ class CdxIndex:
                 self._lists.drop(self.crawl)  # the next query searches the new version
         return search.bytes - before if isinstance(search, ClusterSearch) else 0
 
-    def no_index(self, query: ResolvedQuery, error: NotFound) -> QueryError:
+    def no_index(self, error: NotFound) -> QueryError:
         """Return the error that no index can answer."""
         crawl = self.crawl
         if not has_columnar_index(crawl):
@@ -218,13 +219,13 @@ class CdxIndex:
         message = f"{crawl} is not harvested, and the source has no CDX index of it ({error})"
         if not listed:
             message += "; see: catalogue crawls"
-        command = query.table.harvest_command(crawl)
-        return NotHarvested(f"{message}; run: {command}", crawl=crawl, call=query.table.harvest_call(crawl))
+        return self._not_harvested(message)
 
     def _too_many(self, query: ResolvedQuery, what: str) -> NotHarvested:
-        return NotHarvested(
-            f"{list_path(self.crawl)} has {what} for {join_first(query.patterns)}, too many blocks to read; "
-            f"run: catalogue harvest --crawl {self.crawl}",
-            crawl=self.crawl,
-            call=f"harvest({self.crawl!r})",
-        )
+        message = f"{list_path(self.crawl)} has {what} for {join_first(query.patterns)}, too many blocks to read"
+        return self._not_harvested(message)
+
+    def _not_harvested(self, message: str) -> NotHarvested:
+        run = COMMON_CRAWL.harvest_command(self.crawl, self._subsets)
+        call = COMMON_CRAWL.harvest_call(self.crawl, self._subsets)
+        return NotHarvested(f"{message}; run: {run}", crawl=self.crawl, call=call)

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from operator import attrgetter
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.errors import StoreError
+from catalogue.errors import FileChanged, NotFound, StoreError
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes, cut_indexes, has_damage, page_bounds
 from catalogue.plan.crawl_plan import CrawlPlan
@@ -195,10 +195,13 @@ class ColumnarIndex:
         """Request page indexes or dictionary pages; thread-safe."""
         reads_values = any(part.purpose is Purpose.DICTIONARY for part in request.parts)
         source, path, pin = self.source(), request.path, self._files[request.path].stored.version
+        dataset, footer = self.page_indexes.dataset, self._files[path].footer
         with requests_for(request.reason if reads_values else "page index"):
-            answer = source.get(path, request.range, pin=pin)
-            footer, key = self._files[path].footer, self.page_indexes.dataset.key
-            if has_damage(self._cut(request, answer), footer, key):  # also if the file has it, which is stored then
+            try:
+                answer = source.get(path, request.range, pin=pin)
+            except (FileChanged, NotFound) as error:
+                raise type(error)(f"{error}; run: {dataset.refresh_command(self._files[path].file)}") from error
+            if has_damage(self._cut(request, answer), footer, dataset.key):  # also if the file has it, which is stored
                 drop_cached(source, path, pin, [request.range])
                 answer = source.get(path, request.range, pin=pin)
         return answer

@@ -48,10 +48,12 @@ class RuledOut:
         parts = [part for request in self.unknown for part in request.parts]
         columns = ",".join(dict.fromkeys(part.column for part in parts))
         row_groups = len({(request.path, part.row_group) for request in self.unknown for part in request.parts})
+        files = (table.file(request.path) for request in self.unknown)
+        subsets = sorted({file.subset for file in files if file})
         cost = f"{plural(len(self.unknown), 'request')}, {size(sum(len(each.range) for each in self.unknown))}, once"
         return (
             f"{plural(row_groups, 'row group')} may have matching values; to know those that have none ({cost}), run: "
-            f"{table.harvest_command(crawl)} --values {columns}"
+            f"{table.harvest_command(crawl, subsets)} --values {columns}"
         )
 
 

@@ -82,7 +82,7 @@ def _plan_by_cdx(indexes: CrawlIndexes, cdx: CdxIndex, query: ResolvedQuery) -> 
         if COLUMNAR in indexes.refusals:
             raise indexes.refusals[COLUMNAR] from error
         if columnar is None and isinstance(error, NotFound):
-            raise cdx.no_index(query, error) from error
+            raise cdx.no_index(error) from error
         if columnar is None or (isinstance(error, QueryError) and columnar.missing):
             raise
         if isinstance(error, NotFound):  # the source has no list, which no user needs to know

@@ -1,7 +1,7 @@
 """The parameters of a query as pydantic models."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.json_schema import SkipJsonSchema
 
+from catalogue.formatting import closest_name
+from catalogue.query.arguments import comma_separated
 from catalogue.query.parameters import PARAMETERS, Interface, parameters_of, typed
 
 MAX_VALUES = 100
@@ -28,6 +30,12 @@ def listed(value: Any) -> Any:  # noqa: ANN401 - before validation
     return value if value is None or isinstance(value, list) else [value]
 
 
+def _words(value: Any) -> Any:  # noqa: ANN401 - before validation
+    found = listed(value)
+    is_text = isinstance(found, list) and all(isinstance(each, str) for each in found)
+    return comma_separated(found) if is_text else found
+
+
 class Arguments(BaseModel):
     """Arguments; unknown ones are refused."""
 
@@ -42,7 +50,8 @@ def field_type(name: str) -> Any:  # noqa: ANN401 - a type
     (each,) = (each for each in PARAMETERS if each.name == name)
     kind: Any = Literal[each.values] if each.choices else Text if each.kind is str else each.kind
     if each.several:
-        kind = Annotated[list[kind], BeforeValidator(listed), Field(min_length=1, max_length=MAX_VALUES)]
+        make = _words if each.choices else listed
+        kind = Annotated[list[kind], BeforeValidator(make), Field(min_length=1, max_length=MAX_VALUES)]
     example = [each.example] if each.several else each.example
     kind = kind if each.kind is bool else kind | Missing
     return Annotated[kind, Field(alias=each.field, description=each.description, examples=[example])]
@@ -57,3 +66,35 @@ def query_model(
         missing: Any = ... if each.name == "patterns" else False if each.kind is bool else None
         fields[each.name] = field_type(each.name), defaults.get(each.name, missing)
     return create_model("Arguments", __base__=Arguments, **fields)
+
+
+def unknown_parameter(name: str, known: Collection[str]) -> str:
+    near = closest_name(name, known)
+    hint = f"did you mean {near}?" if near else f"known are: {', '.join(known) or 'none'}"
+    return f"unknown parameter {name!r}; {hint}"
+
+
+def describe_invalid(model: type[Arguments], error: Any, name: str) -> str:  # noqa: ANN401 - of pydantic
+    """Describe a validation error of a parameter in a sentence."""
+    known = model.model_json_schema()["properties"]
+    name, given, of_type = name[:100], str(error["input"])[:100], error["type"]
+    rules = known.get(name, {})
+    match of_type:
+        case "missing":
+            return f"{name} is required"
+        case "extra_forbidden":
+            return unknown_parameter(name, known)
+        case "too_long" | "too_short":
+            return f"{name} can be given 1 to {MAX_VALUES} times"
+        case "string_too_long":
+            return f"invalid {name} {given!r}; it has more than {error['ctx']['max_length']:,} characters"
+        case "literal_error":
+            use = error["ctx"]["expected"]
+        case "bool_parsing" | "bool_type":
+            use = "true or false"
+        case _ if "minimum" in rules:
+            use = f"a number from {rules['minimum']:,}" + (f" to {rules['maximum']:,}" if "maximum" in rules else "")
+        case _:
+            example = next(iter(rules.get("examples", ["a text"])))
+            return f"invalid {name} {given!r}; example: {example[0] if isinstance(example, list) else example}"
+    return f"invalid {name} {given!r}; use {use}"

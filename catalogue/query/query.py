@@ -156,7 +156,8 @@ def _columns(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple
         nested = [name for name, kind in stored.items() if kind == NESTED]
         # A column that is flat in one file may be nested in another.
         flat = [name for name in stored if name not in nested and not any(n.startswith(f"{name}.") for n in nested)]
-        names = (*dataset.schema.names, *flat) if dataset == COMMON_CRAWL else (*flat, *dataset.path_columns)
+        every = (*dataset.schema.names, *flat) if dataset == COMMON_CRAWL else (*flat, *dataset.path_columns)
+        names = (*every, *(name for name in names if name != "*"))
     return check_columns(names, stored, dataset)
 
 

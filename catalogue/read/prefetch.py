@@ -182,10 +182,10 @@ class Prefetcher:
             with requests_for(fetch.reason):
                 return self._source.get(fetch.path, fetch.range, pin=self._files[fetch.path].pin)
         except UNUSABLE as error:
-            crawl = self._files[fetch.path].file.crawl
-            message = f"{error}; run: {self._plan.query.table.harvest_command(crawl)} --refresh"
+            file = self._files[fetch.path].file
+            message = f"{error}; run: {self._plan.query.table.refresh_command(file)}"
             named = type(error)(message) if isinstance(error, FileChanged | NotFound) else error
-            self._events.note_failure(crawl, COLUMNAR, named)
+            self._events.note_failure(file.crawl, COLUMNAR, named)
             raise named from error
 
 

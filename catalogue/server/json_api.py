@@ -20,7 +20,7 @@ from catalogue.find_captures import find_captures
 from catalogue.formatting import to_json
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
-from catalogue.query.models import MAX_VALUES, Arguments
+from catalogue.query.models import Arguments, describe_invalid
 from catalogue.query.parameters import PARAMETERS
 from catalogue.query.query import Query as CaptureQuery
 from catalogue.reports import coverage_rows, disk_sizes, sql_rows
@@ -34,7 +34,6 @@ from catalogue.server.responses import (
     json_bytes,
     run_query,
     service_of,
-    unknown_parameter,
 )
 from catalogue.session import Session
 from catalogue.settings import package_version
@@ -48,7 +47,7 @@ _MAX_REQUESTS, _MAX_BYTES = 1000, 1 << 30
 """Cost of a query, unless a limit certainly ends it early."""
 _MAX_PLANNED_FETCHES = 10_000
 
-MODELS: dict[str, type[BaseModel]] = {
+MODELS: dict[str, type[Arguments]] = {
     "/api/plan": models.PlanParameters,
     "/api/query": models.QueryParameters,
     "/api/row_groups": models.RowGroupsParameters,
@@ -140,26 +139,7 @@ async def _answer(request: Request, query: Callable[[Session], dict[str, Any]]) 
 async def on_invalid_parameters(request: Request, error: RequestValidationError) -> Response:
     """Answer with the first validation error, in the form of all errors."""
     first = error.errors()[0]
-    name, given = str(first["loc"][1])[:100], str(first["input"])[:100]
-    model = MODELS[request.scope["route"].path]
-    examples = {field.alias or each: field.examples for each, field in model.model_fields.items()}
-    example = (examples.get(name) or [None])[0]
-    match first["type"]:
-        case "missing":
-            message = f"{name} is required"
-        case "extra_forbidden":
-            message = unknown_parameter(name, examples)
-        case "string_pattern_mismatch" | "string_too_short" | "string_too_long":
-            message = f"invalid {name} {given!r}; example: {example[0] if isinstance(example, list) else example}"
-        case "too_long" | "too_short":
-            message = f"{name} can be given {MAX_VALUES} times"
-        case "literal_error":
-            message = f"invalid {name} {given!r}; use {first['ctx']['expected']}"
-        case "bool_parsing":
-            message = f"invalid {name} {given!r}; use true or false"
-        case _:
-            message = f"invalid {name} {given!r}; use a number from 1 to {models.MAX_LIMIT:,}"
-    return error_answer(400, message)
+    return error_answer(400, describe_invalid(MODELS[request.scope["route"].path], first, str(first["loc"][1])))
 
 
 def _plan(session: Session, query: CaptureQuery) -> dict[str, Any]:
@@ -216,9 +196,9 @@ def _captures(session: Session, query: CaptureQuery) -> dict[str, Any]:
 
 
 def _row_groups(session: Session, parameters: models.RowGroupsParameters) -> dict[str, Any]:
-    stored, places = select_stored(session, parameters.crawl or STORED), None
+    stored, places = select_stored(session, parameters.crawl or STORED, session.metadata().crawls), None
     if parameters.key is not None:
-        query = CaptureQuery.of(parameters.key, crawls=stored, index="columnar")
+        query = CaptureQuery.of(parameters.key, crawls=stored, subsets="all", index="columnar")
         found = _limited(find_captures(session, query), _MAX_LISTED)
         files = [file for each in found.question.columnar() or () for file in each.candidates]
         places = [f"{file.path}:{ordinal}" for file in files for ordinal in file.ordinals]

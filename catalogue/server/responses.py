@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from catalogue import errors
 from catalogue.captures import Captures
-from catalogue.formatting import closest_name
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.parameters import with_fields
 from catalogue.session import Session
@@ -68,12 +67,6 @@ def error_answer(status: int, message: str, **headers: str) -> Response:
     body = json.dumps({"message": message})
     fixed = {"Content-Type": "application/json; charset=utf-8", "X-Content-Type-Options": "nosniff"}
     return Response(body, status, headers | fixed)
-
-
-def unknown_parameter(name: str, known: Collection[str]) -> str:
-    near = closest_name(name, known)
-    hint = f"did you mean {near}?" if near else f"known are: {', '.join(known) or 'none'}"
-    return f"unknown parameter {name!r}; {hint}"
 
 
 def json_bytes(value: object) -> bytes:

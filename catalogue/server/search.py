@@ -44,6 +44,7 @@ _FIELDS = ("url", *(each.field for each in PARAMETERS), "order", "limit", "page"
 """Parameters that are given once."""
 KNOWN = (_FIELDS[0], "crawl", "crawls", *_FIELDS[1:])
 _SEPARATOR = re.compile(r"[\s,]+")
+_ON, _OFF = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 _COLUMNS = (
     *("url_surtkey", "fetch_time", "url", "fetch_status", "content_mime_detected", "content_mime_type"),
     *("content_languages", "warc_record_length"),
@@ -69,6 +70,7 @@ class Form:
         words = (word for text in crawls for word in _SEPARATOR.split(text))
         fields = {name: given.get(name, "").strip() for name in _FIELDS}
         fields["index"] = "" if fields["index"] == AUTO else fields["index"]
+        fields |= {each.field: "" for each in PARAMETERS if each.kind is bool and fields[each.field].lower() in _OFF}
         return cls(tuple(dict.fromkeys(filter(None, words))), fields)
 
     def __getitem__(self, name: str) -> str:
@@ -118,7 +120,9 @@ class Form:
 def parse_form(form: Form) -> Query | Form:
     """Return the query of all pages, or the form with errors."""
     given: dict[str, Any] = {
-        each.name: each.kind is bool or form[each.field] for each in PARAMETERS if form[each.field]
+        each.name: (text.lower() in _ON or text) if each.kind is bool else text
+        for each in PARAMETERS
+        if (text := form[each.field])
     }
     checks: dict[str, Callable[[], object]] = {
         each.field: partial(each.parse, given[each.name]) for each in PARAMETERS if each.name in given

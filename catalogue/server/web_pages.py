@@ -34,10 +34,11 @@ from catalogue.errors import (
 from catalogue.find_captures import find_captures
 from catalogue.key_map import svg
 from catalogue.plan.plan import ReadPlan
+from catalogue.query.models import unknown_parameter
 from catalogue.query.query import Query
 from catalogue.reports import cached_pages, coverage_rows, crawl_rows
 from catalogue.server import monitoring
-from catalogue.server.responses import describe_error, incomplete, run_query, service_of, unknown_parameter
+from catalogue.server.responses import describe_error, incomplete, run_query, service_of
 from catalogue.server.search import (
     KNOWN,
     LOCATION,
@@ -193,7 +194,8 @@ async def _site_report(request: Request) -> Response:
 
     def check(plan: ReadPlan) -> None:
         if plan.seconds > MAX_SECONDS:
-            raise TooExpensive(f"the report takes {plan.price}; run: {shlex.join(['catalogue', 'site', url])}")
+            command = shlex.join(["catalogue", "site", url, "--crawl", crawl])
+            raise TooExpensive(f"the report takes {plan.price}; run: {command}")
 
     def counted(session: Session) -> tuple[dict[str, int], str, tuple[str, ...]]:
         """Count the pages of the site in each stored crawl, or return what that costs."""

@@ -151,7 +151,7 @@ class Request:
             case 404 | 410:
                 return NotFound(f"{self.where} does not exist")
             case 412:
-                return FileChanged(f"{self.where} is another version than expected", refused=True)
+                return FileChanged(f"{self.where} is another version than expected")
             case 200 | 400 | 416 | 500 | 501 if status in {200, 416} or isinstance(self.requested, SuffixRange):
                 return self._unsatisfiable(status, headers, message)
             case _ if 300 <= status < 400:  # noqa: PLR2004

@@ -61,6 +61,10 @@ def test_refuses_arguments_of_other_types(
         ({"executor": "no"}, "invalid executor 'no'; use an executor of concurrent.futures"),
         ({"source": b"folder"}, "invalid source b'folder'; use a text or a path"),
         ({"data": __file__}, f"{__file__} is a file; name a folder for the data"),
+        (
+            {"table": ""},
+            "'' is not a valid name of a dataset; use lower-case letters, digits, - and _, such as hosts",
+        ),
         ({"data": ""}, "invalid value '' of the setting data; use a path"),
     ],
 )

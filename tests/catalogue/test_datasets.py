@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue import QueryError
-from catalogue.errors import BadManifest, NotHarvested
+from catalogue.errors import BadManifest, NotHarvested, UnknownCrawl
 from catalogue.selection import crawl_list
 from catalogue.surt import Keys, covers, parse_key_pattern
 from tests.support.amounts import EXAMPLES
@@ -170,7 +170,7 @@ def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table
         questions: list[tuple[dict[str, Any], type[Exception], str]] = [
             ({"from_": "2022"}, QueryError, "no column of times"),
             ({"exact_url": True}, QueryError, "no column of URLs"),
-            ({"crawls": "CC-MAIN-2025-10"}, NotHarvested, "catalogue harvest --table hosts --crawl CC-MAIN-2025-10"),
+            ({"crawls": "CC-MAIN-2025-10"}, UnknownCrawl, "hosts has no 'CC-MAIN-2025-10'; it has CC-MAIN-2024-10, CC"),
         ]
         for given, error, says in questions:
             with pytest.raises(error, match=says):

@@ -40,6 +40,9 @@ def test_plans_fetch_page_indexes_and_queries_cache_pages(harvested: Command, se
     shown = harvested("plan", *ASKED, **SLOW)
     assert "about" in shown.out
     assert "--indexes fetches them now" in shown.out
+    drawn = harvested("sample", "-n", "3", "--dry-run", "--crawl", LARGE, **SLOW)
+    assert "first fetches page indexes" in drawn.out
+    assert "--indexes" not in drawn.out
     exact = harvested("plan", *ASKED, "--indexes", "--json", **SLOW).json()
     assert len(server.log) == estimate["indexes"]["requests"] > 0 == exact["indexes"]["requests"]
     assert exact["exact"]

@@ -76,7 +76,7 @@ def test_view_has_every_block_and_estimates_count_lists(cat: Catalogue) -> None:
     assert (needed.crawls, needed.files, needed.requests) == (1, 1, 9)
     (outcome,) = cat.harvest(CRAWL, index="cdx")
     assert cat.harvest_estimate(CRAWL, index="cdx").requests == 0
-    assert cat.harvest_estimate(CRAWL, index="both").files == 300
+    assert cat.harvest_estimate(CRAWL, subsets=(), index="both").files == 300  # the default
     assert outcome.fetched == {list_path(CRAWL)}
     assert shown(cat) == rows_of(some_blocks())
     crawls = cat.sql("SELECT crawl, files_harvested, blocks FROM crawls WHERE blocks IS NOT NULL")

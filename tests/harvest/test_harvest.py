@@ -255,9 +255,10 @@ def test_refresh_updates_changed_and_removes_unlisted_files(
         assert twice.num_rows == sum(cat.files()["num_rows"])
         del served[files[0].path]
         served[manifest_path(crawl)] = gzip.compress("\n".join(file.path for file in files[1:]).encode())
-        with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
+        subset = files[0].subset
+        with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --subset {subset} --refresh"):
             cat.captures("*", columns=["fetch_time"], subsets="all").to_arrow()  # URLs may be in the cache
-        cat.harvest(crawl, subsets="all", refresh=True)
+        cat.harvest(crawl, subsets=subset, refresh=True)
         assert set(cat.files()["path"]) == {file.path for file in files[1:]}
         assert cat.captures("*", columns=["url"]).complete
 

@@ -82,6 +82,11 @@ async def test_price_of_a_plan_is_what_the_query_takes_and_values_may_be_numbers
         assert plan["cost"]["requests"] == 0
         assert {price["chosen"]["index"], price["other"]["index"]} == {"columnar", "cdx"}
         assert plan["affordable"]
+        columns = "url,fetch_time,fetch_status,content_mime_detected"  # the default of both tools
+        of_files = [
+            await assistant.ask("plan", **asked, index="columnar", **more) for more in ({}, {"columns": columns})
+        ]
+        assert of_files[0]["bytes"] == of_files[1]["bytes"]
         took = await assistant.ask("query", **asked, limit=200)
         assert 0 < took["cost"]["requests"] <= plan["requests"]
         assert took["cost"]["requests_left"] == plan["cost"]["requests_left"] - took["cost"]["requests"]
@@ -106,15 +111,16 @@ async def test_parts_of_a_query_are_the_result(empty: Settings) -> None:
 
 
 async def test_says_which_crawls_have_no_match(empty: Settings) -> None:
-    """With ``latest`` the result does not say which crawls have none."""
+    """With ``latest`` or ``unique`` the result does not say which crawls have none."""
     both = {url for url, crawl in captures(empty, SITE, OLD)} & {url for url, crawl in captures(empty, SITE, MODERN)}
     async with assistant_of(empty) as assistant:
         options = {"url": [min(both)], "crawl": [MODERN, OLD], "limit": 200, "max_requests": 200}
-        answer = await assistant.ask("query", **options, latest=True)
-        assert answer["complete"]
-        assert {row["crawl"] for row in answer["captures"]} == {MODERN}
-        assert answer["crawls_without_match"] == []
-        assert "not known which crawls have no match" in " ".join(answer["notes"])
+        for only in ({"latest": True}, {"unique": "url"}):
+            answer = await assistant.ask("query", **options, **only)
+            assert answer["complete"]
+            assert {row["crawl"] for row in answer["captures"]} == {MODERN}
+            assert answer["crawls_without_match"] == []
+            assert "not known which crawls have no match" in " ".join(answer["notes"])
         for latest in (False, True):
             nothing = await assistant.ask("query", **options | {"url": ["nowhere.example"]}, latest=latest)
             assert (nothing["captures"], nothing["complete"]) == ([], True)
@@ -169,11 +175,16 @@ async def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> Non
     ("tool", "arguments", "kind", "message"),
     [
         ("query", {}, "invalid", "url is required"),
-        ("query", {"url": ["a.example"], "crawls": ["latest"]}, "invalid", "unknown argument 'crawls'"),
-        ("query", {"url": ["a.example"], "limit": 1000}, "invalid", "invalid limit"),
-        ("query", {"url": []}, "invalid", "invalid url: Value should have at least 1 item"),
-        ("sample", {"crawl": [{}]}, "invalid", "invalid crawl: Input should be a valid string"),
-        ("plan", {"url": ["a.example"], "subset": ["nosuch"]}, "invalid", "invalid subset: Input should be 'warc'"),
+        (
+            "query",
+            {"url": ["a.example"], "crawls": ["latest"]},
+            "invalid",
+            "unknown parameter 'crawls'; did you mean crawl?",
+        ),
+        ("query", {"url": ["a.example"], "limit": 1000}, "invalid", "use a number from 1 to 200"),
+        ("query", {"url": []}, "invalid", "url can be given 1 to 100 times"),
+        ("sample", {"crawl": [{}]}, "invalid", "invalid crawl '{}'; example: latest"),
+        ("plan", {"url": ["a.example"], "subset": ["nosuch"]}, "invalid", "invalid subset 'nosuch'; use 'warc', "),
         ("query", {"url": ["a.example"], "columns": ["password"]}, "invalid", "password"),
         ("query", {"url": ["a.example"], "status": ["none"]}, "invalid", "invalid status 'none'"),
         ("query", {"url": ["a.example"], "crawl": ["CC-MAIN-2093-01"]}, "invalid", "CC-MAIN-2093-01"),

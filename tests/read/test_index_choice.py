@@ -184,10 +184,10 @@ def test_large_sites_propose_a_harvest(tmp_path: Path) -> None:
         "no footers are stored; harvesting them takes 300 requests, 25.5 MB, and makes this query cheaper"
     ]
     assert asks("plan", "example.com", *words).json()["crawls"][0]["why"] == "no footers are stored"
-    refused = asks("query", "*", "--crawl", CRAWL)
+    refused = asks("query", "*", "--crawl", CRAWL, "--subset", "all")
     assert (refused.status, refused.out) == (2, "")
     assert "too many blocks to read; add --harvest, or run: catalogue" in refused.err
-    assert f"catalogue harvest --crawl {CRAWL}" in refused.err
+    assert refused.err.endswith(f"catalogue harvest --crawl {CRAWL} --subset all\n")
 
 
 def test_plan_of_a_wide_pattern_without_a_list_is_a_minimum(whole_mirror: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from catalogue.records.fetch_records import record_fetches
 from catalogue.settings import Settings
 from tests.support.amounts import COMPLETE, in_soak
 from tests.support.commands import Command, ended
-from tests.support.crawls import crawl_of, harvest_footers, table
+from tests.support.crawls import CRAWL, crawl_of, harvest_footers, index_path, table, write_manifest
 from tests.support.executors import opened
 from tests.support.faults import FaultServer
 
@@ -85,16 +85,17 @@ def test_processes_return_the_same_rows(
 
 def test_explains_errors_of_workers(tmp_path: Path, processes: Executor) -> None:
     folder = crawl_of(tmp_path / "source", *(table([f"com,example)/{n}/{m}" for m in range(9)]) for n in range(3)))
+    moved = next(folder.rglob("part-00001*")).rename(index_path(folder, 1, subset="robotstxt"))
+    write_manifest(folder)
     settings = Settings(source=str(folder), cache=tmp_path / "cache")
     with opened(tmp_path / "data", settings, processes) as cat:
-        harvest_footers(cat)
+        cat.harvest(CRAWL, subsets="all")
         with pytest.raises(QueryError, match="Conversion Error"):
             cat.captures("*", where="CAST(url AS INTEGER) = 1").to_arrow()
-        next(folder.rglob("part-00001*")).unlink()
-        with pytest.raises(
-            SourceError, match=r"part-00001.*; run: catalogue harvest --crawl CC-MAIN-2022-33 --refresh"
-        ):
-            cat.captures("*").to_arrow()
+        moved.unlink()
+        run = f"run: catalogue harvest --crawl {CRAWL} --subset robotstxt --refresh"
+        with pytest.raises(SourceError, match=f"part-00001.*; {run}"):
+            cat.captures("*", subsets="all").to_arrow()
 
 
 def test_reports_dead_processes(forks: BaseContext, harvested_data: Path, settings: Settings) -> None:

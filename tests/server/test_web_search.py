@@ -176,7 +176,7 @@ def test_suggests_wider_patterns_without_captures(site: str, crawl: str) -> None
         *(("mime", "text/html' OR 'a'='a", 400, "invalid media type"), ("lang", "e'g", 400, "invalid language")),
         *(("unique", "nosuch", 400, "there is no column 'nosuch'"), ("order", "random", 400, "use key or newest")),
         *(("limit", "0", 400, "use 1 to 1,000"), ("limit", "²", 400, "use 1 to 1,000")),
-        ("page", "101", 400, "use 1 to 100"),
+        *(("page", "101", 400, "use 1 to 100"), ("latest", "perhaps", 400, "invalid latest 'perhaps'")),
     ],
 )
 def test_shows_errors_at_their_fields(site: str, field: str, text: str, status: int, message: str) -> None:
@@ -196,6 +196,8 @@ def test_shows_errors_at_their_fields(site: str, field: str, text: str, status: 
 def test_shows_conflicts_at_the_field_that_has_to_change_and_an_empty_form(site: str) -> None:
     root = page(get(site, "/search"))
     assert not root.all("p", class_="problem") + root.all("table")
+    root = page(search(site, url="example.com", exact_url="false", latest="0"))
+    assert not any("checked" in each.attrs for each in root.all("input"))
     for given, field in (
         ({"exact_url": "true"}, "url"),
         ({"exact_url": "true", "match": "host"}, "url"),

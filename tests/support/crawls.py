@@ -32,10 +32,10 @@ def table(keys: Sequence[str | None], **more: pa.Array) -> pa.Table:
     )
 
 
-def index_path(folder: Path, number: int = 0, crawl: str = CRAWL) -> Path:
+def index_path(folder: Path, number: int = 0, crawl: str = CRAWL, subset: str = "warc") -> Path:
     """Return the path of an index file; make its folder."""
     part = f"part-{number:05}-{UUID(int=number)}.c000.gz.parquet"
-    path = folder / f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc" / part
+    path = folder / f"cc-index/table/cc-main/warc/crawl={crawl}/subset={subset}" / part
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
