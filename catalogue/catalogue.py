@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,8 @@ def open(  # noqa: A001 - catalogue.open, as gzip.open
     """
     where = source if source is None else str(source)
     chosen = settings or settings_for(data=data, dataset=table, notify=_warn, source=where)
-    folder = Path(data) if settings and data is not None else chosen.data
+    folder = (Path(data) if settings and data is not None else chosen.data).absolute()
+    chosen = chosen.absolute()  # the current folder may change
     observer = (_print_event if trace else None) if isinstance(trace, bool) else trace
     return Catalogue(
         Session(folder, chosen, dataset_name=table, executor=executor, bars=bars(progress), observer=observer)
@@ -86,6 +88,12 @@ def get(
 
 def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=5)
+
+
+def _shown(place: str | Path) -> str:
+    with suppress(ValueError, OSError):  # the current folder may not exist
+        return str(Path(place).relative_to(Path.cwd()))
+    return str(place)
 
 
 def _print_event(event: RequestEvent) -> None:
@@ -129,7 +137,7 @@ class Catalogue(HarvestCalls, QueryCalls, RecordCalls, TableCalls, ReprMixin):
         return self.session.database_path
 
     def _line(self) -> str:
-        return f"in {self.session.data}, of {self.session.settings.source}"
+        return f"in {_shown(self.session.data)}, of {_shown(self.session.settings.source)}"
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         from catalogue.metadata_db.connection import reading

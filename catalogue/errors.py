@@ -4,11 +4,16 @@ Exit statuses: 1 done in part or no such file, 2 invalid query, 74 disk failed, 
 a bug. A message names the file and the next command; in a traceback a note has the call in Python.
 """
 
+from copyreg import __newobj__  # type: ignore[attr-defined] # as pickle uses it
+
 
 class CatalogueError(Exception):
     """Base class of all exceptions of this package."""
 
     exit_status = 1
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return __newobj__, (type(self), *self.args), vars(self)  # without __init__, whose arguments are not stored
 
 
 class SourceError(CatalogueError):

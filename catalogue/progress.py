@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from html import escape
 from threading import Lock, RLock, Timer
@@ -178,7 +178,9 @@ def bars(enabled: bool | None, *, clock: Callable[[], float] = time.monotonic) -
 
 
 def is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+    with suppress(AttributeError, ValueError):  # it is None, an object of another program, or closed
+        return sys.stderr.isatty()
+    return False
 
 
 def is_notebook() -> bool:

@@ -361,16 +361,14 @@ class Session:
 
     def machine_settings(self, machines: int, at_once: int = 1) -> Settings:
         """Return the settings of one of several machines, which read ``at_once`` slices at the same time each."""
-        source, rate = self.settings.source, self.source.limiter.policy.rate
+        rate = self.source.limiter.policy.rate
         limits = (each.limiter.policy.rate for each in self.source.hosts_of())
         hosts = tuple(host.divided(own, machines) for host, own in zip(self.settings.hosts, limits, strict=False))
         return replace(
-            self.settings,
-            source=source if "://" in source else str(Path(source).absolute()),
+            self.settings.absolute(),
             rate=rate and rate / machines if not hosts else None,
             hosts=hosts,
             connections=max(1, self.source.inner.connections // at_once),
-            cache=self.settings.cache.absolute(),
         )
 
     def new_temporary_folder(self) -> Path:

@@ -185,6 +185,11 @@ class Settings:
     def __post_init__(self) -> None:
         address(self.source)  # messages and files contain it, so it must not contain a secret
 
+    def absolute(self) -> "Settings":
+        """Return the settings with paths that do not depend on the current folder."""
+        source = str(Path(self.source).absolute()) if is_folder(self.source) else self.source
+        return replace(self, source=source, cache=self.cache.absolute(), data=self.data.absolute())
+
     @property
     def asks_strangers(self) -> bool:
         """Whether the source is Common Crawl's server."""

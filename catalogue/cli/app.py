@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from click.shell_completion import CompletionItem
 from catalogue.atomic_files import room
 from catalogue.cli.messages import COMMANDS, SYNONYMS, echo, given_options, show, warn
 from catalogue.cli.process import signals, stopped
-from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer, OutOfMemory
+from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer, OutOfMemory, QueryError
 from catalogue.formatting import closest_name, printable, printable_lines
 from catalogue.progress import Bars, bars
 
@@ -307,7 +308,7 @@ def entry(_: Common) -> None:
 
 def run() -> int:
     """Run the command line and return the exit status; see ``catalogue.cli.main``."""
-    _open_closed_streams()
+    _prepare_streams()
     gc.set_threshold(_GC_OBJECTS)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy starts a thread per core, and no command needs them
     try:
@@ -331,6 +332,8 @@ def _status_of(error: Exception) -> int:
     if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
         problem = "there is not enough memory, or no more threads may be started"
         return _print_error(OutOfMemory(f"{problem}; end other programs or raise the limit, and run it again"))
+    if isinstance(error, UnicodeEncodeError) and "\udc80" <= error.object[error.start] <= "\udcff":
+        return _print_error(QueryError(f"{_around(error)!r} has bytes that are not text in this locale; use others"))
     if isinstance(error, OSError) and not isinstance(error, CatalogueError):
         free = room(error.filename, error) if error.filename else ""
         place = error.filename or "the output or the disk"
@@ -343,6 +346,12 @@ def _status_of(error: Exception) -> int:
     return _print_error(error)
 
 
+def _around(error: UnicodeEncodeError) -> str:
+    return error.object[max(0, error.start - _NEAR) : error.end + _NEAR]
+
+
+_NEAR = 40
+"""Characters of a text that are shown before and after an invalid one."""
 _NO_MEMORY = re.compile(
     "can't start new thread|launch worker thread|Out of Memory Error|Cannot allocate memory|failed to map segment"
 )
@@ -354,10 +363,13 @@ _GC_OBJECTS = 100_000
 """New objects between searches for cycles; the default of 700 takes a sixth of the time of decoding."""
 
 
-def _open_closed_streams() -> None:
+def _prepare_streams() -> None:
+    """Open closed streams, and write UTF-8 to files and pipes in any locale, as all formats of captures are."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8", closefd=False))
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="replace")
 
 
 def _closed_pipe() -> int:

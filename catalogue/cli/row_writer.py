@@ -177,9 +177,11 @@ def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         kind = array.type
         if pa.types.is_timestamp(kind):
-            if name == _INDEX_TIME and kind.unit == "ms":  # the index has whole seconds
-                array = array.cast(pa.timestamp("s", "UTC"), safe=False)  # noqa: PLW2901
-            arrays.append(pc.strftime(array, format="%Y-%m-%dT%H:%M:%S" + ("Z" if array.type.tz else "")))
+            unit = "s" if name == _INDEX_TIME and kind.unit == "ms" else kind.unit  # the index has whole seconds
+            # strftime would look for UTC in the time zones of the system, which may have none.
+            written = array.cast(pa.timestamp(unit), safe=False).cast(pa.string())
+            zone = texts(["Z" if kind.tz else "", ""])
+            arrays.append(pc.binary_join_element_wise(pc.replace_substring(written, " ", "T"), *zone))
         elif pa.types.is_binary(kind):
             arrays.append(texts([None if v is None else v.hex() for v in array.to_pylist()]))
         elif pa.types.is_decimal(kind) or pa.types.is_date(kind):

@@ -122,7 +122,7 @@ def _removed_if_refused(new: Collection[Path], folder: Path) -> Iterator[None]:
     work = folder / _WORK
     try:
         yield
-    except QueryError:
+    except (QueryError, UnicodeEncodeError):  # the latter: of a name that pyarrow does not open
         parts = (path for at in (folder, work / _PARTS) if at.exists() for path in _own_files(at))
         if work in new and next(parts, None) is None:
             for name in (_KEYS, _PARTS):

@@ -6,7 +6,6 @@ process.
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +19,7 @@ import duckdb
 from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked, TooExpensive
 from catalogue.formatting import first_paragraph, to_json
 from catalogue.metadata_db.connection import connect, readable
-from catalogue.resource_limits import limit_resources
+from catalogue.resource_limits import limit_resources, start_isolated
 
 SECONDS = 10.0
 _MEMORY = 256 << 20
@@ -38,7 +37,7 @@ _SETTINGS = (
     "enable_external_access = false",
     "lock_configuration = true",
 )
-_RUN = "import sys; sys.path.insert(0, {!r}); from catalogue.metadata_db.isolated_sql import main; main()"
+_RUN = "from catalogue.metadata_db.isolated_sql import main; main()"
 _REFUSED = "SQL reads the metadata database alone: files, network, extensions and settings are not available"
 _TOO_LARGE = "the SQL took too much memory; read fewer rows, or aggregate them"
 _ONE_SELECT = "only one statement that reads is run, such as SELECT, FROM, DESCRIBE or SUMMARIZE"
@@ -65,15 +64,8 @@ def run_isolated(
     """
     if any("\ud800" <= character <= "\udfff" for character in sql):
         raise QueryError("the SQL contains a lone surrogate; DuckDB reads Unicode text")
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
-        [sys.executable, "-I", "-c", _RUN.format(str(Path(__file__).resolve().parents[2]))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ},
-    )
     request = json.dumps([str(path.resolve()), sql, rows, characters]).encode()
-    with process:
+    with start_isolated(_RUN) as process:
         started(process.kill)
         try:
             written, _ = process.communicate(request, timeout=seconds)

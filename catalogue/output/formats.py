@@ -111,7 +111,7 @@ def warc_format(info: Mapping[str, str] | None = None) -> RecordFormat:
     def header(name: str) -> bytes:
         file = BytesIO()
         writer = WARCWriter(file, gzip=True)
-        writer.write_record(writer.create_warcinfo_record(name, fields))
+        writer.write_record(writer.create_warcinfo_record(name.encode(errors="replace").decode(), fields))
         return file.getvalue()
 
     return RecordFormat("warc", lambda record: record.member if record.archive == "warc" else _as_warc(record), header)

@@ -7,10 +7,7 @@ process without credentials that is an error of one document.
 import json
 import os
 import signal
-import subprocess
-import sys
 from contextlib import suppress
-from pathlib import Path
 from queue import LifoQueue
 from threading import Event, Timer
 from typing import Any, Self
@@ -18,13 +15,14 @@ from typing import Any, Self
 from catalogue.errors import BadDocument
 from catalogue.records import extract
 from catalogue.records.record import Record
+from catalogue.resource_limits import start_isolated
 
 _MAX_DOCUMENT = 16 << 20
 """Bytes of a document; Common Crawl keeps 5 MiB."""
 _TRIES = 2
 """Processes that a document may kill; something else may have killed the first."""
 _FOUND = ("charset", "charset_detector", "parsed_as", "text", "simhash", "content", "markdown")
-_SERVE = "import sys; sys.path.insert(0, {!r}); from catalogue.records.extract import serve; serve()"
+_SERVE = "from catalogue.records.extract import serve; serve()"
 
 
 class Documents:
@@ -105,15 +103,8 @@ class _ParserProcess:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self.expired = Event()
-        code = _SERVE.format(str(Path(__file__).resolve().parents[2]))
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
-            [sys.executable, "-I", "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ},
-        )
-        assert self._process.stdin  # noqa: S101 - requested above
+        self._process = start_isolated(_SERVE)
+        assert self._process.stdin  # noqa: S101 - it has both
         assert self._process.stdout  # noqa: S101
         self._requests, self._answers = self._process.stdin, self._process.stdout
         extract.receive(self._answers)  # it has started

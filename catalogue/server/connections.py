@@ -41,11 +41,11 @@ def listen(host: str, port: int) -> socket:
     try:
         family = getaddrinfo(host, port, type=SOCK_STREAM)[0][0]
         return create_server((host, port), family=family)
-    except OSError as error:
-        is_name = isinstance(error, gaierror)
+    except (OSError, UnicodeError) as error:  # the latter: IDNA does not allow the name
+        number = None if isinstance(error, gaierror) else getattr(error, "errno", None)
         # Python's own text repeats the address; unknown names have no number.
-        why = error.strerror if is_name else os.strerror(error.errno or 0)
-        option = "--host" if is_name or error.errno == errno.EADDRNOTAVAIL else "--port"
+        why = os.strerror(number) if number else getattr(error, "strerror", "not the name of a host")
+        option = "--port" if number not in {None, errno.EADDRNOTAVAIL} else "--host"
         raise QueryError(f"cannot listen at {host}, port {port} ({why}); choose another {option}") from error
 
 

@@ -89,9 +89,8 @@ class Service:
     def problem(self) -> str | None:
         """Return why this process cannot answer queries; None if it can."""
         try:
-            self._store.path.stat()  # SQLite reads a deleted file as before
             self._store.state()
-        except (CatalogueError, OSError) as error:
+        except CatalogueError as error:
             return str(error)
         return None
 

@@ -85,7 +85,7 @@ class HttpSource:
         parts = urlsplit(url)
         proxy = _proxy(parts)
         self._proxy = f"{proxy.scheme}://{proxy.netloc.rpartition('@')[2]}" if proxy else ""
-        self._headers = {"Host": _host_header(parts), "User-Agent": user_agent}
+        self._headers = {"Host": _host_header(parts), "User-Agent": user_agent.encode().decode("latin-1")}
         self._headers |= {"Accept": "*/*", "Accept-Encoding": "identity"}
         self._host = _address(proxy or parts)[0]
         self._target = url if proxy and parts.scheme == "http" else parts.path
@@ -380,16 +380,23 @@ def _trusted() -> ssl.SSLContext:
             return ssl.create_default_context(capath=bundle)
         return ssl.create_default_context(cafile=bundle)
     except OSError as error:
-        raise QueryError(
-            f"{name} is set to {bundle}, which contains no readable certificates ({error.strerror or error})"
-        ) from error
+        reason = error.strerror or error
+        if error.filename:
+            raise QueryError(f"SSLKEYLOGFILE names {error.filename}, which cannot be written ({reason})") from error
+        raise QueryError(f"{name} is set to {bundle}, which contains no readable certificates ({reason})") from error
 
 
 def _proxy(parts: SplitResult) -> SplitResult | None:
     name = None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
     if not name:
         return None
-    proxy = urlsplit(name if "://" in name else f"http://{name}")
+    try:
+        proxy = urlsplit(name if "://" in name else f"http://{name}")
+        is_valid = bool(proxy.hostname) and proxy.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise QueryError(f"{parts.scheme}_proxy has no valid host and port; use one such as http://127.0.0.1:8080")
     if proxy.scheme not in _PORTS:
         raise QueryError(
             f"the environment sets a {proxy.scheme} proxy for {parts.scheme}://{parts.netloc}/; "

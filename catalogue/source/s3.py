@@ -20,7 +20,7 @@ from botocore.exceptions import (
 )
 from fsspec.asyn import get_loop
 
-from catalogue.errors import CatalogueError, Forbidden, SourceUnavailable, Unreachable
+from catalogue.errors import CatalogueError, Forbidden, QueryError, SourceUnavailable, Unreachable
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import EXCERPT, Request, RequestedRange, Response, is_strong
 from catalogue.source.http import Timeouts, name_not_resolved, no_answer
@@ -94,6 +94,15 @@ class S3Source:
         finally:
             self._running.discard(task)
 
+    async def _connected(self) -> Any:  # noqa: ANN401 - the SDK has no types
+        try:
+            return await self._fs.set_session()
+        except _WITHOUT_CREDENTIALS:
+            raise
+        except (BotoCoreError, ValueError) as error:
+            reason, variables = type(error).__name__, "AWS_ENDPOINT_URL, AWS_REGION, AWS_CONFIG_FILE"
+            raise QueryError(f"{self.url}: invalid settings of AWS ({reason}); check {variables}") from error
+
     async def _send(self, request: Request, path: str) -> Response:
         requested, pin = request.requested, request.pin
         parameters: dict[str, Any] = {"Bucket": self._bucket, "Key": self._prefix + path}
@@ -103,7 +112,7 @@ class S3Source:
             parameters["IfMatch"] = pin.etag
         try:
             async with asyncio.timeout(self._timeouts.of(request)):
-                self._client = await self._fs.set_session()
+                self._client = await self._connected()
                 return await _read(await self._client.get_object(**parameters), request)
         except ClientError as error:
             meta = error.response.get("ResponseMetadata", {})

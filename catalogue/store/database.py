@@ -97,7 +97,7 @@ class Store:
         except BaseException:
             connection.close()
             raise
-        self._footprint = footprint
+        self._footprint, self._file = footprint, self.path.stat()
         return connection
 
     def close(self) -> None:
@@ -110,6 +110,8 @@ class Store:
     def _exclusive_connection(self) -> Iterator[sqlite3.Connection]:
         if self._process != os.getpid():  # a connection of the parent process can damage the file
             raise StoreError(f"{self.path} was opened by another process; open it again in this one")
+        if not self.path.exists():  # SQLite would use the moved or deleted file
+            raise _moved(self.path)
         with self._mutex, disk_errors(self.path):
             if self._footprint and self._footprint != footprint_of(self.path):
                 self._connection.close()
@@ -355,7 +357,13 @@ class Store:
     def _transaction(self, counter: str | None) -> AbstractContextManager[None]:
         if self.read_only:
             raise unwritable(self.path)
+        if not os.path.samestat(self._file, self.path.stat()):
+            raise _moved(self.path)
         return transaction(self._connection, counter)
+
+
+def _moved(path: Path) -> StoreError:
+    return StoreError(f"{path} was moved, deleted or replaced after it was opened; open the catalogue again")
 
 
 def _rows_of(connection: sqlite3.Connection, query: str, keys: Iterable[str]) -> Iterator[tuple[Any, ...]]:

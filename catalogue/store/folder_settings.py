@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import StoreDamaged
 from catalogue.settings import DEMO_SOURCE, HOSTS, STORE_NAME, Settings, canonical, is_folder, load_settings
+from catalogue.store.schema import log_of, open_to_read, read_only
 from catalogue.store.stored_file import decode, file_version_of
 
 
@@ -63,7 +64,7 @@ def _as_setting(source: str) -> str:
     return url2pathname(urlsplit(source).path).rstrip("/") or "/"
 
 
-_BUSY_SECONDS = 0.1
+_BUSY_MILLISECONDS = 100
 """Longest wait for another process that is writing."""
 _TIMEOUT = 2.0
 """Seconds for one query, which may never end in a crafted file."""
@@ -101,10 +102,10 @@ def _rows(path: Path, sql: str, *parameters: str, seconds: float = _TIMEOUT) -> 
         if not path.is_file():  # opening a pipe would block
             return []
         # If no process has the store open, SQLite would create files next to it, even to read it, and leave them.
-        mode = "mode=ro" if path.with_name(f"{path.name}-shm").exists() else "mode=ro&immutable=1"
-        address = f"file:{quote(os.fsencode(path.absolute()))}?{mode}"
+        has_log = log_of(path).exists()  # which a process has open, or a killed one has left
         until = time.monotonic() + seconds
-        with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)) as connection:
+        with closing(open_to_read(path)[0] if has_log else read_only(path, immutable=True)) as connection:
+            connection.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
             connection.set_progress_handler(lambda: time.monotonic() > until, _CLOCK_CHECK)
             return connection.execute(sql, parameters).fetchall()
     return []

@@ -1,4 +1,4 @@
--- Add column chunks; $rows is a file of JSON, a line for each.
+-- Add column chunks from a file of JSON, a line for each.
 INSERT INTO derived.column_chunks BY NAME
 FROM read_json($rows, columns = {
   path: 'VARCHAR', crawl: 'VARCHAR', subset: 'VARCHAR', row_group: 'INTEGER', column_name: 'VARCHAR',

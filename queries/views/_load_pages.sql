@@ -1,4 +1,4 @@
--- Add the pages of row groups: $rows is a file of JSON, a line for each row group. first_rows and offsets also have the
+-- Add the pages of row groups from a file of JSON, a line for each row group. first_rows and offsets also have the
 -- end of the last page.
 INSERT INTO derived.pages BY NAME
 SELECT

@@ -1,4 +1,4 @@
--- Add the files and row groups of a crawl from its table, the file $table.
+-- Add the files and row groups of a crawl from its table.
 INSERT INTO derived.files BY NAME
 SELECT DISTINCT ON (path)
   path, crawl, subset, version, file_size, footer_size, etag, last_modified, source,

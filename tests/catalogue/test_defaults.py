@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import copytree
+from shutil import copyfile, copytree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -64,13 +64,42 @@ def test_python_uses_the_same_data_folder(tmp_path: Path, monkeypatch: pytest.Mo
     assert catalogue.open().session.data == tmp_path / "home/catalogue"
     for name in ("data/hosts", "data"):
         with Store(tmp_path / name / "footers.sqlite", create=True):
-            assert catalogue.open().session.data == Path("data")
+            assert catalogue.open().session.data == tmp_path / "data"
     monkeypatch.setenv("CATALOGUE_DATA", "other")
-    assert catalogue.open().session.data == Path("other")
-    assert catalogue.open("given").session.data == Path("given")
+    assert catalogue.open().session.data == tmp_path / "other"
+    assert catalogue.open("given").session.data == tmp_path / "given"
     monkeypatch.setenv("HOME", str(tmp_path))
     assert catalogue.open("~/given").session.data == tmp_path / "given"
     assert catalogue.open("given", source=tmp_path).session.settings.source == str(tmp_path)
+
+
+def test_the_current_folder_may_change(
+    whole_mirror: Path, crawl: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mirror").symlink_to(whole_mirror)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with catalogue.open("data", source="mirror") as cat:
+        assert repr(cat) == "<Catalogue in data, of mirror>"
+        cat.harvest(crawl)
+        monkeypatch.chdir("elsewhere")
+        assert cat.captures("*.example.com", crawls=crawl).count()
+        cat.close()
+        cat.harvest(crawl, subsets="robotstxt")
+        assert not cat.check().findings
+    assert not [*Path().iterdir()]
+
+
+@pytest.mark.parametrize("names", [("", "-wal"), ("", "-wal", "-shm")])
+def test_uses_the_source_in_the_log_of_a_killed_process(
+    whole_mirror: Path, crawl: str, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    (tmp_path / "copy").mkdir()
+    with catalogue.open(tmp_path / "data", source=whole_mirror) as cat:
+        cat.harvest(crawl)
+        for name in names:
+            copyfile(tmp_path / f"data/footers.sqlite{name}", tmp_path / f"copy/footers.sqlite{name}")
+    assert stored_sources(tmp_path / "copy/footers.sqlite") == [f"{whole_mirror.as_uri()}/"]
 
 
 @pytest.mark.parametrize("index", ["columnar", "cdx"])

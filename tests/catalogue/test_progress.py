@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import nbformat
@@ -16,7 +17,7 @@ import pytest
 from catalogue.catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer
 from catalogue.formatting import size
-from catalogue.progress import Progress, bars
+from catalogue.progress import Progress, bars, is_terminal
 from catalogue.selection import stored_crawls
 from catalogue.session import Session
 from catalogue.settings import Settings
@@ -192,3 +193,11 @@ def test_notebook_bar_is_html_and_removed_at_the_end(tmp_path: Path, monkeypatch
     assert after == {"text/plain": "", "text/html": ""}
     (output,) = notebook.cells[0].outputs
     assert output["data"] == after
+
+
+def test_streams_of_other_programs_are_no_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    for stream in (None, SimpleNamespace(write=print), closed):  # the second is that of a logger
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert not is_terminal()

@@ -14,6 +14,7 @@ import pytest
 from pyarrow import feather
 
 import catalogue
+from catalogue.cli.row_writer import write
 from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 from tests.support.fetched import records_in
@@ -101,6 +102,17 @@ def test_csv_quotes_only_where_needed(tmp_path: Path) -> None:
             assert [row["text"] for row in csv.DictReader(file, delimiter=delimiter)] == [text or "" for text in texts]
     one = command(*requested, "--columns", "text", "--format", "csv").out
     assert [row[0] for row in csv.reader(io.StringIO(one)) if row][1:] == [text or "" for text in texts]
+
+
+def test_times_need_no_time_zones_of_the_system(tmp_path: Path) -> None:
+    times = pa.array([0, 1_660_521_600_123, None], pa.timestamp("ms", "No/Where"))
+    rows = pa.table({"fetch_time": times, "other": times})
+    write(rows.to_batches(), rows.schema, "csv", tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_text().splitlines()[1:] == [
+        "1970-01-01T00:00:00Z,1970-01-01T00:00:00.000Z",
+        "2022-08-15T00:00:00Z,2022-08-15T00:00:00.123Z",
+        ",",
+    ]
 
 
 @in_soak

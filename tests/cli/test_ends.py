@@ -55,3 +55,10 @@ def test_full_disk_is_reported_with_advice(asking: Command, command_line: str) -
     advice = "No space left on device; make room and run the same command again"
     assert status == 74
     assert last in {f"catalogue: {where}: {advice}" for where in ("standard output", "the output or the disk")}
+
+
+def test_writes_utf_8_in_any_locale(asking: Command) -> None:
+    """Formats of captures are written as bytes; all others must not differ from them."""
+    for words in (["sql", "select 'ł' AS x", "--format", "csv"], ["sql", "select 'ł' AS x"]):
+        ran = asking(*words, PYTHONIOENCODING="latin-1")
+        assert (ran.status, ran.out.splitlines()[-1], ran.err) == (0, "ł", "")

@@ -193,7 +193,7 @@ def test_unwritable_folder_is_an_error(data: Path, store: Store) -> None:
         refresh(nowhere, store)
 
 
-@pytest.mark.parametrize("name", ['it\'s a "folder" [x]*', "a?b", "crawl=other", "$values"])
+@pytest.mark.parametrize("name", ['it\'s a "folder" [x]*', "a?b", "crawl=other", "$values", "a\nb"])
 def test_accepts_unusual_folder_names(untaught_data: Path, tmp_path: Path, settings: Settings, name: str) -> None:
     """A folder next to it matches the name as a pattern, and views read it as little as a value in the name."""
     odd, matching = tmp_path / name, tmp_path / name.replace("?", "x").replace("[x]*", "x")

@@ -1,5 +1,6 @@
 """Slices of plans in any executor: in order, once, and within the rate limit."""
 
+import pickle
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,9 +10,9 @@ from typing import Any
 import pytest
 
 import catalogue
-from catalogue import Catalogue
+from catalogue import Catalogue, errors
 from catalogue.demo import LoopbackServer
-from catalogue.errors import WorkersLost
+from catalogue.errors import CatalogueError, WorkersLost
 from catalogue.read.dask_cluster import machines_and_tasks
 from catalogue.read.workers import sliced
 from catalogue.settings import Settings
@@ -129,6 +130,25 @@ def test_lost_work_is_an_error(
     executor.shutdown()
     with opened(harvested_data, settings, executor) as cat, pytest.raises(WorkersLost, match=message):
         cat.captures("*.com", crawls=some).to_arrow()
+
+
+def all_errors(kind: type[CatalogueError] = CatalogueError) -> Iterator[type[CatalogueError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from all_errors(each)
+
+
+def test_every_error_can_be_sent_by_a_worker() -> None:
+    """An executor of processes is lost by an error that cannot be made again."""
+    options: dict[type, dict[str, Any]] = {
+        errors.NothingStored: {"folder": "data", "advice": "run: x", "call": "harvest()"},
+        errors.Busy: {"retry_after": 5.0},
+        errors.Harvesting: {"crawl": "x", "retry_after": 5.0},
+    }
+    for kind in all_errors():
+        error = kind("message", **options.get(kind, {}))
+        sent = pickle.loads(pickle.dumps(error))  # noqa: S301 - made here
+        assert (type(sent), str(sent), vars(sent)) == (kind, str(error), vars(error))
 
 
 def test_divides_the_rate_among_machines(harvested_data: Path, mirror: Path, tmp_path: Path, some: list[str]) -> None:

@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import zlib
 from dataclasses import replace
 
@@ -257,6 +259,18 @@ def test_replaces_a_killed_parser() -> None:
         (child,) = children() - before
         os.kill(child, signal.SIGKILL)
         assert documents.look(record_of(b"<p>two"))["text"] == "two"
+
+
+def test_parsers_find_the_libraries_of_this_process() -> None:
+    """They are in no folder that an isolated process knows by itself."""
+    code = "from catalogue.records.document import Documents; from tests.support.archives import record_of; "
+    code += "print(Documents().look(record_of(b'<p>one'))['text'])"
+    paths = os.pathsep.join([os.getcwd(), *filter(None, sys.path)])  # noqa: PTH109 - a text
+    interpreter: str = sys._base_executable  # type: ignore[attr-defined] # noqa: SLF001 - that of the environment has them
+    ran = subprocess.run(
+        [interpreter, "-c", code], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, check=False, timeout=60
+    )
+    assert (ran.returncode, ran.stdout) == (0, b"one\n"), ran.stderr
 
 
 ODD = {

@@ -33,6 +33,12 @@ def test_sends_paths_unchanged(path: str) -> None:
         assert [exchange.path for exchange in server.log] == [path]
 
 
+def test_sends_names_of_any_script_as_utf_8() -> None:
+    with FaultServer(FILES) as server, closing(HttpSource(server.url, user_agent="a (李)", connections=1)) as source:
+        source.get(PATH, BOUNDED)
+        assert server.log[0].headers["user-agent"].encode("latin-1").decode() == "a (李)"
+
+
 @pytest.mark.parametrize("kind", [Kind.DISCONNECT, Kind.CUT_RST])
 def test_broken_connection_counts_as_one_request(kind: Kind) -> None:
     """aiohttp would repeat the request, also on connections that were used before."""
@@ -47,15 +53,22 @@ def test_broken_connection_counts_as_one_request(kind: Kind) -> None:
             assert len(server.settle()) == requests
 
 
-@pytest.mark.parametrize(("scheme", "error"), [("socks5", QueryError), ("http", ProxyRefused)])
+@pytest.mark.parametrize(
+    ("proxy", "error", "message"),
+    [
+        ("socks5://me:canary@127.0.0.1:1", QueryError, "socks5 proxy"),
+        ("http://me:canary@127.0.0.1:1", ProxyRefused, "http://127.0.0.1:1 that http_proxy"),
+        ("http://me:canary@", QueryError, "http_proxy has no valid host"),
+        ("http://me:canary@[::1", QueryError, "http_proxy has no valid host"),
+        ("me:canary@a:99999", QueryError, "http_proxy has no valid host and port"),
+    ],
+)
 def test_errors_of_proxies_hide_their_password(
-    scheme: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+    proxy: str, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "direct.example")
-    monkeypatch.setenv("http_proxy", f"{scheme}://me:canary@127.0.0.1:1")
-    with pytest.raises(
-        error, match=f"{scheme} proxy" if scheme == "socks5" else "http://127.0.0.1:1 that http_proxy"
-    ) as raised:
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(error, match=message) as raised:
         open_http("http://data.example/").get("x", SUFFIX)
     assert "canary" not in f"{raised.value} {raised.value!r} {raised.value.__cause__}"
 

@@ -17,6 +17,7 @@ from catalogue.errors import (
     NameNotResolved,
     NotFound,
     NotParquet,
+    QueryError,
     SourceUnavailable,
     Unreachable,
     WrongLength,
@@ -167,6 +168,19 @@ def test_name_not_resolved(protocol: str, monkeypatch: pytest.MonkeyPatch) -> No
     use_s3(monkeypatch, "http://name.invalid")
     source = open_s3() if protocol == "s3" else open_http("http://name.invalid/")
     with closing(source), pytest.raises(NameNotResolved, match=r"^the name [a-z.-]*name\.invalid cannot be resolved"):
+        source.get(PATH, SUFFIX)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("AWS_ENDPOINT_URL", "nowhere"), ("AWS_DEFAULT_REGION", "a b"), ("AWS_CONFIG_FILE", __file__)],
+)
+def test_invalid_settings_of_aws_are_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    use_s3(monkeypatch, "http://127.0.0.1:1")
+    monkeypatch.setenv(variable, value)
+    with closing(open_s3()) as source, pytest.raises(QueryError, match=f"invalid settings of AWS.*{variable[-6:]}"):
         source.get(PATH, SUFFIX)
 
 

@@ -3,6 +3,7 @@
 import os
 import pickle
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlitedict import SqliteDict
 
-from catalogue.errors import NotHarvested, StoreDamaged
+from catalogue.errors import NotHarvested, StoreDamaged, StoreError
 from catalogue.parquet.page_index import Indexes
 from catalogue.store.database import Store
 from catalogue.store.locks import remote_kind
@@ -23,6 +24,17 @@ store = pytest.fixture(empty_store)
 
 
 TEXTS = st.text(max_size=30)
+
+
+def test_moved_and_replaced_stores_are_not_used(path: Path, store: Store) -> None:
+    store.put("files", batch(0, 2))
+    elsewhere = path.parent.rename(path.parent.with_name("elsewhere"))
+    for use in (store.state, lambda: store.keys("files"), lambda: store.put("files", batch(2, 3))):
+        with pytest.raises(StoreError, match="was moved, deleted or replaced"):
+            use()
+    copytree(elsewhere, path.parent)
+    with pytest.raises(StoreError, match="was moved, deleted or replaced"):
+        store.put("files", batch(2, 3))
 
 
 def test_put_get_roundtrip(store: Store, path: Path) -> None:
