@@ -105,7 +105,6 @@ def sql(
             _shell(options, catalogue)  # does not return
         if not text.strip():
             raise QueryError('no SQL; add some, such as "from crawls", or none on a terminal to open a shell')
-        text.encode()  # raises an error for an argument that is not text, which DuckDB does not name
         text = _statement(text.strip(), catalogue.session.dataset)
         with connect(catalogue.session) as connection, answerable():
             missing = attach_named(catalogue.session, connection, text)
