@@ -18,8 +18,8 @@ import duckdb
 
 from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked, TooExpensive
 from catalogue.formatting import first_paragraph, to_json
+from catalogue.isolated_process import limit_resources, start_isolated
 from catalogue.metadata_db.connection import connect, readable
-from catalogue.resource_limits import limit_resources, start_isolated
 
 SECONDS = 10.0
 _MEMORY = 256 << 20

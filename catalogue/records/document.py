@@ -13,9 +13,9 @@ from threading import Event, Timer
 from typing import Any, Self
 
 from catalogue.errors import BadDocument
+from catalogue.isolated_process import start_isolated
 from catalogue.records import extract
 from catalogue.records.record import Record
-from catalogue.resource_limits import start_isolated
 
 _MAX_DOCUMENT = 16 << 20
 """Bytes of a document; Common Crawl keeps 5 MiB."""

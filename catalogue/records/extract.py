@@ -15,9 +15,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
+from catalogue.isolated_process import limit_resources
 from catalogue.records.media_type import Syntax
 from catalogue.records.text_decoding import decode_text, find_charset
-from catalogue.resource_limits import limit_resources
 
 LIBRARIES = ("feedparser", "resiliparse.extract.html2text", "resiliparse.parse.html")
 """Imported before memory is limited."""

@@ -1,4 +1,4 @@
-"""Child processes that handle what strangers wrote, and their limits."""
+"""Child processes that read untrusted content, and their limits."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ _SAME_MODULES = "import sys; sys.path[:] = {!r}; "
 
 
 def start_isolated(code: str) -> "Popen[bytes]":
-    """Run code in a process without this environment, by whose standard streams bytes are sent and received."""
+    """Start code in a process without the environment of this one; its standard input and output are pipes."""
     from subprocess import DEVNULL, PIPE, Popen  # noqa: PLC0415 - the processes do not need it
 
     paths = [str(Path(__file__).resolve().parents[1]), *sys.path]
