@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.atomic_files import named
+from catalogue.errors import UnplannedRead
 from catalogue.parquet.arrow_arrays import ascends, integers, joined, positions, text, true_positions
 from catalogue.plan.plan import ReadPlan, sections
 from catalogue.query.key_intervals import as_bytes
@@ -59,6 +60,7 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
 
     Raises:
         OSError: if rows that wait cannot be written to disk.
+        UnplannedRead: if pieces are left after the last section.
     """
     query = plan.query
     key, time = query.table.key, query.table.time
@@ -66,7 +68,9 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
     others.sort(key=lambda name: name != time)  # rows with equal keys are sorted by time first
     names = list(dict.fromkeys([key, *plan.schema.names]))
     schema = pa.schema([plan.row_schema.field(name) for name in names])
+    read = dict[int, Iterator[Piece]]()
     for section, of_section in zip(sections(plan), pieces, strict=True):
+        read[id(of_section)] = of_section
         with ExitStack() as stack:
             waiting = [WaitingRows(schema, key, others, stack) for _ in section.subsets]
             for rows, least in of_section:
@@ -84,6 +88,8 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
                     break
             for later in waiting[1:]:
                 yield from later.below(END)
+    if any(next(rest, None) for rest in read.values()):
+        raise UnplannedRead("rows were read that are in no section of the plan")
 
 
 def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
