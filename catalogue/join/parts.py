@@ -51,13 +51,14 @@ def are_true(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def latest_of_rows(joined: pa.Table) -> pa.Table:
-    """Keep the newest exact capture of each row, or the newest if none is exact."""
+    """Keep the newest exact capture of each row, or the newest if none is exact, in the order of the rows."""
     rows = numbers(joined[ROW])
-    if len(np.unique(rows)) == len(rows):
+    _, first, at = np.unique(rows, return_index=True, return_inverse=True)
+    if len(first) == len(rows):
         return joined
     exact = are_true(joined[EXACT])
     keep = exact | ~np.isin(rows, rows[exact])
-    return newest_of(joined.filter(flags(keep)), rows[keep])
+    return newest_of(joined.filter(flags(keep)), first[at][keep])
 
 
 _CHUNK_ROWS, _CHUNK_BYTES = 1 << 18, 32 << 20

@@ -49,6 +49,13 @@ def cat(source: Path) -> Iterator[Catalogue]:
         yield opened
 
 
+@pytest.mark.parametrize("how", ["semi", "crawls", "latest"])
+def test_rows_are_in_the_order_of_keys(cat: Catalogue, how: str) -> None:
+    table = cat.join(LIST, how=how, crawls=[OLD, NEWER]).to_arrow()
+    found = [row for row in table["row_id"].to_pylist() if row != len(LIST)]
+    assert found == [5, 1, 2, 3, 4, 6]
+
+
 def found(cat: Catalogue, how: str) -> list[tuple[str, str, str, bool | None]]:
     """Return the URL of the list, URL and time of the capture, and whether it is exact."""
     rows = cat.join(LIST, how=how, crawls=[OLD, NEWER]).to_arrow().to_pylist()

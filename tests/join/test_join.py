@@ -210,6 +210,9 @@ def test_any_sizes(both: Catalogue, oracle: Oracle, seed: int, tmp_path: Path) -
     how = chance.choice(KINDS)
     done = run(both, texts, tmp_path / "out", how, sizes=sizes, crawls=oracle.crawls)
     assert of_result(done) == expected(oracle, texts, how, Match.EXACT)
+    if how != "inner":
+        numbers = done.to_arrow()["row_id"].to_pylist()
+        assert numbers == sorted(numbers, key=lambda number: (min(map(str.encode, keys_of(texts[number - 1]))), number))
 
 
 @in_part(2)

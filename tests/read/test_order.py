@@ -180,8 +180,10 @@ def test_large_row_group_in_another_order(tmp_path: Path) -> None:
     with harvested(tmp_path, part(keys), write_statistics=False, write_page_index=False) as cat:
         harvest_footers(cat, BARE)
         for where in (None, "url <> ''"):
-            found = cat.captures("*", columns=[KEY_COLUMN], where=where, index="columnar").to_arrow()
-            assert found[KEY_COLUMN].to_pylist() == [*sorted(keys), "com,older)/"]
+            for limit in (None, len(keys) + 1):
+                captures = cat.captures("*", columns=[KEY_COLUMN], where=where, limit=limit, index="columnar")
+                assert captures.to_arrow()[KEY_COLUMN].to_pylist() == [*sorted(keys), "com,older)/"]
+                assert captures.count() == len(keys) + 1
             assert not cat.backfill().run().failures
         assert cat.captures("example.com/a*", index="columnar").count() == 70_000
 
