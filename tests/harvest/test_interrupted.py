@@ -3,8 +3,10 @@
 import gzip
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +21,7 @@ from catalogue.harvest.next_steps import next_steps
 from catalogue.progress import Progress
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.store.database import Store
+from catalogue.tables.table_file import TABLES_FOLDER
 from tests.support.commands import Command
 
 
@@ -134,6 +137,16 @@ def test_manifest_of_an_older_version_counts_as_not_stored(cat: Catalogue, crawl
     assert cat.captures("*.example.com", crawls=crawl, index="columnar").complete
     cat.session.store.put("documents", [(path, replace(stored, data=odd))])
     cat.forget(crawl)
+
+
+def test_harvest_replaces_a_damaged_manifest(cat: Catalogue, crawl: str) -> None:
+    cat.harvest(crawl)
+    with closing(sqlite3.connect(cat.session.data / STORE_NAME)) as store, store:
+        store.execute("UPDATE documents SET value = x'00' WHERE key = ?", [manifest_path(crawl)])
+    rmtree(cat.session.data / TABLES_FOLDER)  # as with a new version
+    cat.session.forget_tables()
+    cat.harvest(crawl)
+    assert cat.captures("*.example.com", crawls=crawl, index="columnar").complete
 
 
 def test_forget_completes_a_killed_forget(cat: Catalogue, tmp_path: Path, crawl: str) -> None:
