@@ -83,7 +83,7 @@ def listed_files(store: Store, table: Dataset, documents: Iterable[str] | None =
     if table == COMMON_CRAWL:
         paths_by_crawl = manifests(store.keys("documents", MANIFEST_NAME) if documents is None else documents)
         stored = {crawl: store.get("documents", path) for crawl, path in paths_by_crawl.items()}
-        found = {}
+        found: dict[str, list[IndexFile]] = {}
         for crawl, document in stored.items():
             with suppress(BadManifest):
                 found |= {crawl: parse_manifest(crawl, document.data)} if document else {}

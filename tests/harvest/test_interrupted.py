@@ -131,7 +131,9 @@ def test_manifest_of_an_older_version_counts_as_not_stored(cat: Catalogue, crawl
     odd = gzip.compress(gzip.decompress(stored.data) + b"cc-index/other.parquet\n")
     cat.session.store.put("documents", [(path, replace(stored, data=odd))])
     found = cat.captures("*.example.com", crawls=crawl, index="columnar")
-    assert f"the list of its files is not stored; run: catalogue harvest --crawl {crawl}" in " ".join(found.plan.missing)
+    assert f"the list of its files is not stored; run: catalogue harvest --crawl {crawl}" in " ".join(
+        found.plan.missing
+    )
     assert cat.captures("*.example.com", crawls=crawl).complete
     cat.harvest(crawl)
     assert cat.captures("*.example.com", crawls=crawl, index="columnar").complete
