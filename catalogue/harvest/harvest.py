@@ -6,7 +6,7 @@ Usually one request per file: a suffix range whose length is learned from earlie
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from catalogue.commoncrawl.crawls import CDX, COLUMNAR, has_columnar_index, no_columnar_index, suggest_crawl
@@ -19,7 +19,7 @@ from catalogue.commoncrawl.datasets import (
     parse_manifest,
     parse_path_list,
 )
-from catalogue.errors import OF_ONE_FILE, NotFound, SourceUnavailable, UnknownCrawl
+from catalogue.errors import OF_ONE_FILE, BadManifest, NotFound, SourceUnavailable, UnknownCrawl
 from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_ranges
 from catalogue.parquet.footer import decode_footer
@@ -216,7 +216,8 @@ def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: b
     path = manifest_path(crawl)
     stored = store.undamaged("documents", path)
     if stored and not refresh:
-        return parse_manifest(crawl, stored.data)
+        with suppress(BadManifest):  # older versions stored some that are refused now
+            return parse_manifest(crawl, stored.data)
     if not has_columnar_index(crawl):
         raise UnknownCrawl(no_columnar_index(crawl))
     try:
@@ -250,7 +251,9 @@ def resolve_manifest_paths(words: Iterable[str], store: Store, source: Callable[
 
 def fetch_path_list(dataset: Dataset, store: Store, source: PoliteSource, *, refresh: bool = False) -> None:
     """Store the list of the files of a dataset other than Common Crawl's index, if it has one that is not stored."""
-    if dataset.manifest and (refresh or not store.undamaged("documents", dataset.manifest)):
+    if dataset.manifest is None:
+        return
+    if refresh or not (store.undamaged("documents", dataset.manifest) and listed_files(store, dataset)):
         response = source.get(dataset.manifest)
         parse_path_list(response.body, source=source.url)
         store.put("documents", [(dataset.manifest, stored_response(response, source))])

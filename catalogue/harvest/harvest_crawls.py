@@ -147,7 +147,8 @@ def harvest_crawls(
             from catalogue.harvest.harvest_blocks import harvest_blocks
 
             return harvest_blocks(crawl, store=store, source=session.source, refresh=refresh, report=progress)
-        store.delete("files", session.metadata().undecodable(crawl))  # answers count them as missing
+        with suppress(StoreDamaged):  # of a manifest, which is fetched again
+            store.delete("files", session.metadata().undecodable(crawl))  # answers count them as missing
         return harvest(
             crawl,
             chosen_subsets,

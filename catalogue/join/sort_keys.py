@@ -18,7 +18,16 @@ from catalogue.formatting import plural, printable
 from catalogue.join.inputs import OpenInput, texts_of
 from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, PREFIX, ROW, batch_writer, same_as_keys
 from catalogue.join.slices import Sizes
-from catalogue.parquet.arrow_arrays import binaries, booleans, flags, joined, positions, sorted_pieces, texts_of_keys
+from catalogue.parquet.arrow_arrays import (
+    binaries,
+    booleans,
+    flags,
+    integers,
+    joined,
+    positions,
+    sorted_pieces,
+    texts_of_keys,
+)
 from catalogue.read.key_order import WaitingRows
 from catalogue.surt import END, KeyInterval, Match, exact_keys, parse_pattern, prefix_interval
 
@@ -161,6 +170,15 @@ def is_list_of_invalid(path: Path) -> bool:
 _Write: TypeAlias = Callable[[pa.RecordBatch], None]
 
 
+_PLACE = "place"
+
+
+def _places(values: pa.BinaryArray, numbers: pa.Int64Array) -> pa.BinaryArray:
+    """Return a key in the order of values and numbers: rows of one value, which can be most, are merged in parts."""
+    ends = pa.array(integers(numbers).astype(">i8").view("V8").tolist(), pa.binary())
+    return pc.binary_join_element_wise(pc.replace_substring(values, b"\0", b"\0\xff"), ends, b"\0\0")
+
+
 class _Sorter:
     """Sorts rows by a binary column, and those with equal values by a number; many rows wait in a file."""
 
@@ -192,14 +210,14 @@ class _Sorter:
         self._size += batch.nbytes
         if self._size > self._sizes.sorted:
             if self._merged is None:
-                key, number = self._by
-                most = self._sizes.sorted // 2
-                self._merged = WaitingRows(self._schema, key, [number], self._stack, most, self._folder)
+                schema, most = self._schema.append(pa.field(_PLACE, pa.binary())), self._sizes.sorted // 2
+                self._merged = WaitingRows(schema, _PLACE, [], self._stack, most, self._folder)
             self._merge(self._merged)
 
     def _merge(self, merged: WaitingRows) -> None:
         for piece in self._inorder():
-            merged.add(pa.Table.from_batches([piece]))
+            place = _places(*(piece.column(name) for name in self._by))
+            merged.add(pa.Table.from_batches([piece]).append_column(_PLACE, place))
             deque(merged.below(b""), 0)  # no row has a lower key, but rows may be written to disk
         self._size = 0
 
@@ -209,7 +227,7 @@ class _Sorter:
             return
         self._merge(self._merged)
         for rows in self._merged.below(END):
-            yield from rows.combine_chunks().to_batches(self._sizes.batch)
+            yield from rows.drop_columns([_PLACE]).combine_chunks().to_batches(self._sizes.batch)
 
     def _inorder(self) -> Iterator[pa.RecordBatch]:
         """Remove and yield the rows in memory; where another column has only keys, it is made of them."""

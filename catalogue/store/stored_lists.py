@@ -25,7 +25,7 @@ from catalogue.commoncrawl.datasets import (
     parse_manifest,
     parse_path_list,
 )
-from catalogue.errors import BadCdx, FormatError, NotHarvested, StoreDamaged, StoreError
+from catalogue.errors import BadCdx, BadManifest, FormatError, NotHarvested, StoreDamaged, StoreError
 from catalogue.formatting import closest_name
 from catalogue.settings import STORE_NAME
 from catalogue.source.byte_ranges import FileVersion
@@ -76,13 +76,21 @@ def manifests(documents: Iterable[str]) -> dict[str, str]:
 
 
 def listed_files(store: Store, table: Dataset, documents: Iterable[str] | None = None) -> dict[str, list[IndexFile]]:
-    """Return the files in the stored manifests, or in those of ``documents``, or in the list of a dataset, by crawl."""
+    """Return the files in the stored manifests, or in those of ``documents``, or in the list of a dataset, by crawl.
+
+    Lists that older versions accepted, and that are refused now, count as not stored.
+    """
     if table == COMMON_CRAWL:
         paths_by_crawl = manifests(store.keys("documents", MANIFEST_NAME) if documents is None else documents)
         stored = {crawl: store.get("documents", path) for crawl, path in paths_by_crawl.items()}
-        return {crawl: parse_manifest(crawl, document.data) for crawl, document in stored.items() if document}
-    document = store.get("documents", table.manifest or PATHS_DOCUMENT)
-    paths = parse_path_list(document.data, source=document.source) if document else ()
+        found: dict[str, list[IndexFile]] = {}
+        for crawl, document in stored.items():
+            with suppress(BadManifest):
+                found |= {crawl: parse_manifest(crawl, document.data)} if document else {}
+        return found
+    document, paths = store.get("documents", table.manifest or PATHS_DOCUMENT), tuple[str, ...]()
+    with suppress(BadManifest):
+        paths = parse_path_list(document.data, source=document.source) if document else ()
     return group_by_crawl(file for path in paths if (file := table.file(path)))
 
 

@@ -1,8 +1,10 @@
 """Datasets other than Common Crawl's index: queries, views, definitions and commands."""
 
+import gzip
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -31,6 +33,21 @@ def stored(hosts: tuple[Path, pa.Table], tmp_path_factory: pytest.TempPathFactor
         cat.define("surt_host_name", manifest="hosts.paths.gz")
         cat.harvest()
     return data
+
+
+def test_list_of_an_older_version_counts_as_not_stored(
+    tmp_path: Path, hosts: tuple[Path, pa.Table], stored: Path
+) -> None:
+    """Older versions skipped lines for which a list is refused now."""
+    copytree(stored, tmp_path / "data")
+    with opened(tmp_path / "data", hosts[0]) as cat:
+        document = cat.session.store.get("documents", "hosts.paths.gz")
+        assert document
+        odd = gzip.compress(gzip.decompress(document.data) + b"https://other.example/file\n")
+        cat.session.store.put("documents", [("hosts.paths.gz", replace(document, data=odd))])
+        assert not cat.captures("*.com").complete
+        cat.harvest()
+        assert cat.captures("*.com").complete
 
 
 def rows_of(rows: pa.Table) -> Counter[tuple[object, ...]]:

@@ -1,9 +1,12 @@
 """A harvest that was interrupted: queries and ``status`` say which of the requested files are missing."""
 
+import gzip
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,12 +14,14 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import SUBSETS
+from catalogue.commoncrawl.datasets import manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import NotHarvested
 from catalogue.harvest.next_steps import next_steps
 from catalogue.progress import Progress
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.store.database import Store
+from catalogue.tables.table_file import TABLES_FOLDER
 from tests.support.commands import Command
 
 
@@ -115,6 +120,35 @@ def test_check_repairs_a_damaged_document_and_forget_deletes_it(
     cat.harvest(crawl)
     assert cat.captures("*.example.com", crawls=crawl).complete
     assert not any("not harvested" in step.why for step in next_steps(cat.session))
+
+
+def test_manifest_of_an_older_version_counts_as_not_stored(cat: Catalogue, crawl: str) -> None:
+    """Older versions accepted some that are refused now; without an exception, no command could use the folder."""
+    cat.harvest(crawl)
+    path = manifest_path(crawl)
+    stored = cat.session.store.get("documents", path)
+    assert stored
+    odd = gzip.compress(gzip.decompress(stored.data) + b"cc-index/other.parquet\n")
+    cat.session.store.put("documents", [(path, replace(stored, data=odd))])
+    found = cat.captures("*.example.com", crawls=crawl, index="columnar")
+    assert f"the list of its files is not stored; run: catalogue harvest --crawl {crawl}" in " ".join(
+        found.plan.missing
+    )
+    assert cat.captures("*.example.com", crawls=crawl).complete
+    cat.harvest(crawl)
+    assert cat.captures("*.example.com", crawls=crawl, index="columnar").complete
+    cat.session.store.put("documents", [(path, replace(stored, data=odd))])
+    cat.forget(crawl)
+
+
+def test_harvest_replaces_a_damaged_manifest(cat: Catalogue, crawl: str) -> None:
+    cat.harvest(crawl)
+    with closing(sqlite3.connect(cat.session.data / STORE_NAME)) as store, store:
+        store.execute("UPDATE documents SET value = x'00' WHERE key = ?", [manifest_path(crawl)])
+    rmtree(cat.session.data / TABLES_FOLDER)  # as with a new version
+    cat.session.forget_tables()
+    cat.harvest(crawl)
+    assert cat.captures("*.example.com", crawls=crawl, index="columnar").complete
 
 
 def test_forget_completes_a_killed_forget(cat: Catalogue, tmp_path: Path, crawl: str) -> None:
