@@ -175,7 +175,8 @@ _PLACE = "place"
 
 def _places(values: pa.BinaryArray, numbers: pa.Int64Array) -> pa.BinaryArray:
     """Return a key in the order of values and numbers: rows of one value, which can be most, are merged in parts."""
-    ends = pa.array(integers(numbers).astype(">i8").view("V8").tolist(), pa.binary())
+    big_endian = pa.py_buffer(integers(numbers).astype(">i8").tobytes())
+    ends = pa.Array.from_buffers(pa.binary(8), len(numbers), [None, big_endian]).cast(pa.binary())
     return pc.binary_join_element_wise(pc.replace_substring(values, b"\0", b"\0\xff"), ends, b"\0\0")
 
 
