@@ -333,7 +333,8 @@ def _status_of(error: Exception) -> int:
         problem = "there is not enough memory, or no more threads may be started"
         return _print_error(OutOfMemory(f"{problem}; end other programs or raise the limit, and run it again"))
     if isinstance(error, UnicodeEncodeError) and "\udc80" <= error.object[error.start] <= "\udcff":
-        return _print_error(QueryError(f"{_around(error)!r} has bytes that are not text in this locale; use others"))
+        near = error.object[max(0, error.start - 40) : error.end + 40]
+        return _print_error(QueryError(f"{near!r} has bytes that are not text in this locale; use others"))
     if isinstance(error, OSError) and not isinstance(error, CatalogueError):
         free = room(error.filename, error) if error.filename else ""
         place = error.filename or "the output or the disk"
@@ -346,12 +347,6 @@ def _status_of(error: Exception) -> int:
     return _print_error(error)
 
 
-def _around(error: UnicodeEncodeError) -> str:
-    return error.object[max(0, error.start - _NEAR) : error.end + _NEAR]
-
-
-_NEAR = 40
-"""Characters of a text that are shown before and after an invalid one."""
 _NO_MEMORY = re.compile(
     "can't start new thread|launch worker thread|Out of Memory Error|Cannot allocate memory|failed to map segment"
 )

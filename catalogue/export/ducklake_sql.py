@@ -12,7 +12,7 @@ from catalogue.commoncrawl.crawls import newest_first, subset_place
 from catalogue.errors import CatalogueError, IncompleteAnswer, QueryError
 from catalogue.export.ducklake_tables import backend_of
 from catalogue.formatting import join_first
-from catalogue.metadata_db.connection import answerable, quoted
+from catalogue.metadata_db.connection import answerable, check_text, quoted
 from catalogue.metadata_db.connection import connect as open_database
 from catalogue.metadata_db.refresh import refresh
 from catalogue.query.literals import literal
@@ -34,7 +34,6 @@ _CAPTURES = re.compile(rf"\b{NAME}\s*\.\s*\"?(?:captures|snapshots)", re.IGNOREC
 """Certainly of the lake; ``cc`` can also be another name."""
 _COLUMN_CHUNKS = re.compile(r"\bcolumn_chunks\b", re.IGNORECASE)
 _BLOCKS = re.compile(r"\bblocks\b", re.IGNORECASE)
-_NOT_TEXT = re.compile("[\ud800-\udfff]")
 _WHEEL = "duckdb_extension_{}"
 
 
@@ -138,8 +137,7 @@ def connect_for(session: Session, query: str) -> duckdb.DuckDBPyConnection:
 
 def attach_named(session: Session, connection: duckdb.DuckDBPyConnection, query: str) -> tuple[str, ...]:
     """Attach the DuckLake if the query names it; return sentences about what it, or the view ``blocks``, lacks."""
-    if _NOT_TEXT.search(query):
-        raise QueryError("this SQL is not Unicode text; write it in UTF-8")
+    check_text(query)
     if not _NAMED.search(query):
         stored = crawls_with_blocks(session.store) if _BLOCKS.search(query) else ()
         lost = {*stored}.difference(row["crawl"] for row in block_list_rows(session)) if stored else ()

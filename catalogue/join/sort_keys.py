@@ -168,8 +168,6 @@ def is_list_of_invalid(path: Path) -> bool:
 
 
 _Write: TypeAlias = Callable[[pa.RecordBatch], None]
-
-
 _PLACE = "place"
 
 

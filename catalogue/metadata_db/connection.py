@@ -112,6 +112,12 @@ def log_of(path: Path) -> Path:
     return path.with_name(path.name + ".wal")
 
 
+def check_text(sql: str) -> None:
+    """Raise QueryError for SQL that is not Unicode text."""
+    if any("\ud800" <= character <= "\udfff" for character in sql):
+        raise QueryError("this SQL is not Unicode text; write it in UTF-8")
+
+
 @contextmanager
 def answerable() -> Iterator[None]:
     """Raise DuckDB's errors of a user's SQL as ``QueryError``."""

@@ -19,7 +19,7 @@ import duckdb
 from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked, TooExpensive
 from catalogue.formatting import first_paragraph, to_json
 from catalogue.isolated_process import limit_resources, start_isolated
-from catalogue.metadata_db.connection import connect, readable
+from catalogue.metadata_db.connection import check_text, connect, readable
 
 SECONDS = 10.0
 _MEMORY = 256 << 20
@@ -62,8 +62,7 @@ def run_isolated(
         TooExpensive: if it takes too much time or memory.
         StoreLocked: if another program has the database open for writing.
     """
-    if any("\ud800" <= character <= "\udfff" for character in sql):
-        raise QueryError("the SQL contains a lone surrogate; DuckDB reads Unicode text")
+    check_text(sql)
     request = json.dumps([str(path.resolve()), sql, rows, characters]).encode()
     with start_isolated(_RUN) as process:
         started(process.kill)

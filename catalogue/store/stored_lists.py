@@ -86,12 +86,14 @@ def listed_files(store: Store, table: Dataset, documents: Iterable[str] | None =
         found: dict[str, list[IndexFile]] = {}
         for crawl, document in stored.items():
             with suppress(BadManifest):
-                found |= {crawl: parse_manifest(crawl, document.data)} if document else {}
+                if document:
+                    found[crawl] = parse_manifest(crawl, document.data)
         return found
-    document, paths = store.get("documents", table.manifest or PATHS_DOCUMENT), tuple[str, ...]()
+    document = store.get("documents", table.manifest or PATHS_DOCUMENT)
     with suppress(BadManifest):
         paths = parse_path_list(document.data, source=document.source) if document else ()
-    return group_by_crawl(file for path in paths if (file := table.file(path)))
+        return group_by_crawl(file for path in paths if (file := table.file(path)))
+    return {}
 
 
 def stored_paths(store: Store, table: Dataset, crawl: str, *, kind: str = "files") -> list[str]:
