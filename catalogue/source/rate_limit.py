@@ -27,6 +27,8 @@ from catalogue.settings import HOSTS
 if sys.platform != "win32":
     import fcntl
 
+    _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+
 _SIZE = 512
 """Bytes of the file: JSON, padded with spaces, so that one write replaces it."""
 _LOCK_SECONDS = 2.0
@@ -82,8 +84,10 @@ class StateFile:
     """The state of one host in a file."""
 
     def __init__(self, path: Path, longest_pause: float) -> None:
-        self._path = path
+        self._path = os.fspath(path)
         self._longest_pause = longest_pause
+        self._known = b"", RateLimitState()
+        """The last valid content of the file, and its state: parsing takes a tenth of the time of a request."""
 
     def change(self, change: _Change, clock: Callable[[], float]) -> tuple[RateLimitState, RateLimitState]:
         """Change the state; return the one before and the new one.
@@ -100,15 +104,20 @@ class StateFile:
             after = change(before)
             if after != before:
                 after = after._replace(noted=now)
-                os.pwrite(file, json.dumps(after._asdict()).encode().ljust(_SIZE), 0)
+                content = json.dumps(after._asdict()).encode().ljust(_SIZE)
+                os.pwrite(file, content, 0)
+                self._known = content, after
             return before, after
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
         if sys.platform == "win32":
             raise OSError("processes do not share rate limits on Windows")
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            file = os.open(self._path, _OPEN_FLAGS, 0o600)
+        except FileNotFoundError:
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._path, _OPEN_FLAGS, 0o600)
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 raise OSError(f"{self._path} is not a file")
@@ -121,9 +130,13 @@ class StateFile:
             os.close(file)
 
     def _read(self, file: int, now: float) -> RateLimitState:
+        content = os.pread(file, _SIZE, 0)
+        if content == self._known[0]:
+            return self._known[1]
         with suppress(ValueError, TypeError, RecursionError):
-            state = RateLimitState(**json.loads(os.pread(file, _SIZE, 0)))
+            state = RateLimitState(**json.loads(content))
             if state.is_valid(now, self._longest_pause):
+                self._known = content, state
                 return state
         return RateLimitState()
 
