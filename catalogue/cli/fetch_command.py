@@ -191,6 +191,8 @@ def fetch(
         raise QueryError(f"--captures names the captures to fetch; leave out {', '.join(ignored)}")
     if records.output is None and not dry_run:
         raise QueryError("no output; add one, such as -o found.warc.gz")
+    if dry_run and parameters["harvest"]:
+        raise QueryError("use either --harvest or --dry-run")
     if parameters["columns"]:
         raise QueryError("fetch writes complete records; leave out --columns")
     if not records.form:

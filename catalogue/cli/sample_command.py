@@ -91,6 +91,7 @@ def sample(
         "--main-content, --max-size and --scheduler need --fetch": not fetching
         and (records.main_content or records.max_size or scheduler),
         "leave out --format or --fetch": fetching and format_,
+        "use either --harvest or --dry-run": parameters["harvest"] and dry_run,
         "leave out --columns or --fetch": fetching and parameters["columns"],
         "no output; add one, such as -o sample.warc.gz": fetching and records.output is None and not dry_run,
         "--json needs --fetch or --dry-run; for captures as JSON lines use --format jsonl": json_
