@@ -346,8 +346,12 @@ class _Check:
             executor.shutdown(wait=False, cancel_futures=True)
 
 
+_OF_BLOCKS = {"documents": (LISTS,), "facts": (SEARCHES, SHARDS)}
+"""Prefixes of the keys of values about lists of blocks, by table."""
+
+
 def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
-    if _is_of_blocks(table, key):
+    if any(map(key.startswith, _OF_BLOCKS.get(table, ()))):
         return key.partition("/")[2]
     if table == "documents":
         return next(iter(manifests([key])), None) if dataset == COMMON_CRAWL else None
@@ -356,25 +360,17 @@ def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
     return file.crawl if file else None
 
 
-def _is_of_blocks(table: str, key: str) -> bool:
-    prefixes = {"documents": (LISTS,), "facts": (SEARCHES, SHARDS)}.get(table, ())
-    return key.startswith(prefixes) if prefixes else False
-
-
 def _misplaced(
     table: str, key: str, version: object, dataset: Dataset | None, versions: Mapping[str, object]
 ) -> str | None:
     """Return what is wrong with the key of a valid value."""
-    if table == "documents" or dataset is None or _is_of_blocks(table, key):
+    if table in {"documents", "facts"} or dataset is None:
         return None
-    path, _ = (table == "indexes" and row_group_of(key)) or (key, 0)
-    if dataset.file(path) is None or (table == "indexes" and row_group_of(key) is None):
+    place = row_group_of(key) if table == "indexes" else (key, 0)
+    if place is None or dataset.file(place[0]) is None:
         return "this is not the path of an index file"
-    if table not in {"indexes", "facts"}:
-        return None
-    if path not in versions:
+    if table == "indexes" and place[0] not in versions:
         return "it belongs to a file that is not stored"
-    file = versions[path]
-    if table == "indexes" and file and file != version:
+    if table == "indexes" and versions[place[0]] not in {None, version}:
         return "it belongs to another version of the file"
     return None
