@@ -123,7 +123,7 @@ class Indexes:
     def unpack(cls, packed: bytes) -> "Indexes":
         """Decode what ``pack`` returned.
 
-        Page indexes that earlier versions derived from pages are not used; a backfill finds bounds again.
+        Earlier versions stored page indexes derived from pages: only their bounds are used, as those of the row group.
 
         Raises:
             BadPageIndex: if it is invalid.
@@ -138,7 +138,7 @@ class Indexes:
             if min(lengths) < 0 or sum(lengths) != len(body):
                 raise ValueError(len(body))  # noqa: TRY301 - like those of the lines around it
             if derived:
-                return cls()
+                return cls(bounds=_bounds_of_pages(body[:position]) if position else None)
             bounds = _decoded_bounds(*header["bounds"]) if "bounds" in header else None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ThriftError) as error:
             raise BadPageIndex(f"a page index of the store cannot be read: {error}") from error
@@ -156,6 +156,16 @@ def _decoded_bounds(least: str, greatest: str) -> Bounds:
     if bounds.min > bounds.max:
         raise ValueError(least)
     return bounds
+
+
+def _bounds_of_pages(column_index: bytes) -> Bounds | None:
+    fields = Reader(column_index).struct()
+    pages = [
+        (typed(least, bytes), typed(greatest, bytes))
+        for null, least, greatest in zip(fields[1], fields[2], fields[3], strict=True)
+        if not typed(null, bool)
+    ]
+    return Bounds(min(least for least, _ in pages), max(greatest for _, greatest in pages)) if pages else None
 
 
 def cut_indexes(footer: Footer, key_column: str, body: bytes, start: int) -> dict[int, Indexes]:

@@ -16,7 +16,6 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.page_index import cut_bounds
 from catalogue.settings import Settings
-from catalogue.store.schema import index_key
 from tests.harvest.test_harvest import killed
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, table, write_manifest
@@ -91,12 +90,6 @@ def keys_of(folder: Path) -> dict[tuple[str, int], list[str]]:
 
 
 def test_finds_the_bounds_of_all_keys(cat: Catalogue, source: Path, server: LoopbackServer) -> None:
-    store = cat.session.store
-    path, *_ = store.keys("files")
-    file = store.get("files", path)
-    assert file
-    derived = b'{"own": true, "column_index": 0, "offset_indexes": []}\n'  # as earlier versions stored them
-    store.put("indexes", [(index_key(path, 0), replace(file, data=derived))])
     before = cat.row_groups()
     filling = cat.backfill()
     needed = filling.estimate

@@ -26,7 +26,7 @@ from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, encode
 from tests.support.amounts import EXAMPLES, in_part
 from tests.support.crawls import CRAWL, crawl_of, table
-from tests.support.page_indexes import encode_column_index
+from tests.support.page_indexes import encode_column_index, packed_as_derived
 from tests.support.snapshots import (
     empty,
     exported,
@@ -289,7 +289,7 @@ def test_false_page_indexes_are_not_stored(tmp_path: Path, *, derived: bool) -> 
         bounds = [Bounds(key.encode(), key.encode()) for key in (*keys[:30:10], keys[-1])]
         false = encode_column_index(ColumnIndex(tuple(bounds), None))
         indexes = replace(row.indexes[0], column_index=false, bounds=bounds[0])
-        as_derived = Packed(b'{"own": true, "column_index": 0, "offset_indexes": []}\n')
+        as_derived = Packed(packed_as_derived(false, dict(indexes.offset_indexes), {}))
         return row._replace(indexes={0: as_derived if derived else indexes})  # type: ignore[dict-item]
 
     replace_rows(tmp_path / "snapshot", falsify)

@@ -26,6 +26,7 @@ from catalogue.parquet.page_index import (
 from tests.support.footers import confused
 from tests.support.mirrors import read_footer
 from tests.support.mutators import damage
+from tests.support.page_indexes import encode_column_index, packed_as_derived
 from tests.support.paged import (
     FEW,
     KEY,
@@ -75,9 +76,17 @@ def test_bounds_of_read_keys_are_not_written_in_the_file(stored: Indexes) -> Non
     assert (stored.written is None) == (written == Indexes())
 
 
-def test_derived_indexes_of_earlier_versions_are_not_used() -> None:
-    derived = b'{"own": true, "column_index": 1, "offset_indexes": [["url", 4]], "clusters": {}}\n\x001234'
-    assert Indexes.unpack(derived) == Indexes()
+@given(st.lists(st.one_of(st.none(), BOUNDS), min_size=1, max_size=5))
+def test_derived_indexes_of_earlier_versions_give_the_bounds_of_the_row_group(bounds: list[Bounds | None]) -> None:
+    column_index = encode_column_index(ColumnIndex(tuple(bounds), None))
+    known = [each for each in bounds if each]
+    expected = Bounds(min(each.min for each in known), max(each.max for each in known)) if known else None
+    packed = packed_as_derived(column_index, {"url": b"1234"}, {0: [("a", "b"), ("c", "d")]})
+    assert Indexes.unpack(packed) == Indexes(bounds=expected)
+
+
+def test_derived_offset_indexes_of_earlier_versions_are_ignored() -> None:
+    assert Indexes.unpack(packed_as_derived(b"", {"url": b"1234"}, {})) == Indexes()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +116,8 @@ def test_derived_indexes_of_earlier_versions_are_not_used() -> None:
             b'{"own": false, "column_index": 0, "offset_indexes": [], "bounds": %b}\n' % bounds
             for bounds in (b'["b", "a"]', b'["a"]', b"[1, 2]", b"null", b'["a", "\\u0439"]')
         ),
-        b'{"own": true, "column_index": 3, "offset_indexes": []}\nab',
+        b'{"own": true, "column_index": 3, "offset_indexes": []}\nabc',
+        b'{"own": true, "column_index": 1, "offset_indexes": []}\n\0',
     ],
 )
 def test_rejects_invalid_packed_indexes(packed: bytes) -> None:

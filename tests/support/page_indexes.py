@@ -1,5 +1,8 @@
 """Write page indexes, and find the pages of a column chunk by their headers."""
 
+import json
+from collections.abc import Mapping, Sequence
+
 from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_headers import page_headers
 from catalogue.parquet.page_index import ColumnIndex, OffsetIndex
@@ -27,6 +30,19 @@ def encode_column_index(index: ColumnIndex) -> bytes:
             (5, LIST, None if index.null_counts is None else encode_list(I64, index.null_counts)),
         ]
     )
+
+
+def packed_as_derived(
+    column_index: bytes, offset_indexes: dict[str, bytes], clusters: Mapping[int, Sequence[tuple[str, str]]]
+) -> bytes:
+    """Pack page indexes for the store as earlier versions packed those that they had derived from pages."""
+    header = {
+        "own": True,
+        "column_index": len(column_index),
+        "offset_indexes": [[name, len(data)] for name, data in offset_indexes.items()],
+        "clusters": clusters,
+    }
+    return json.dumps(header).encode() + b"\n" + b"".join([column_index, *offset_indexes.values()])
 
 
 def located_by_headers(pages: bytes, chunk: ColumnChunk) -> OffsetIndex:
