@@ -3,9 +3,11 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import pyarrow as pa
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.conversions import to_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
@@ -52,6 +54,8 @@ _SPARK_BY_BATCH = "read.parquet.vectorization.enabled"
 FORMAT: Final = 2
 """Version of Iceberg's format that all current engines read."""
 CODEC: Final = "deflate"
+_BLOCK = 200
+"""Entries of an Avro block, about 50 kB."""
 
 
 def schema_of(files: Sequence[LakeFile], older: Sequence[Schema] = (), highest: int = 0) -> Schema:
@@ -164,7 +168,7 @@ class Writing:
         left = dict(before or {})
         name = f"{crawl}.{self.digest(files)}.{self.snapshot}.avro"  # see parse_manifest_path
         output = self.io.new_output(f"{self.folder}{name}")
-        writer = ManifestWriterV2(self.spec, self.schema, output, self.snapshot, CODEC)
+        writer = _Writer(self.spec, self.schema, output, self.snapshot, CODEC)
         with writer:
             for file in files:
                 data = self._data_file(file)
@@ -211,6 +215,38 @@ class Writing:
 
     def _bound(self, key: str | None) -> dict[int, bytes] | None:
         return None if key is None else {self._key: to_bytes(StringType(), key)}
+
+
+class _Writer(ManifestWriterV2):
+    """Writes many entries into a block: pyiceberg writes one each, which makes manifests twice as large."""
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        plain = super().new_writer()
+        return _Blocks(plain.output_file, plain.file_schema, plain.schema_name, metadata=plain.metadata)
+
+
+class _Blocks(AvroOutputFile[ManifestEntry]):
+    def __enter__(self) -> Self:
+        self._pending: list[ManifestEntry] = []
+        super().__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._flush()
+        super().__exit__(kind, error, trace)
+
+    def write_block(self, objects: list[ManifestEntry]) -> None:
+        self._pending += objects
+        if len(self._pending) >= _BLOCK:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._pending:
+            super().write_block(self._pending)
+        self._pending = []
 
 
 def _entry(data: DataFile, before: ManifestEntry | None = None) -> ManifestEntry:
