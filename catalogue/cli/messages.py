@@ -29,7 +29,7 @@ COMMANDS = {
     "site": "get_command",
     "join": "join_command",
     "fetch": "fetch_command",
-    "sample": "fetch_command",
+    "sample": "sample_command",
     "old-index": "query_command",
     "export": "export_command",
     "pull": "export_command",
