@@ -29,8 +29,7 @@ from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import merge, parse_pattern
 from catalogue.tables.crawl_table import FileMetadata
-from tests.cli.test_cli_pages import ASKED, SLOW
-from tests.plan.test_page_costs import LARGE, large
+from tests.cli.test_cli_pages import ASKED, LARGE, SLOW, large
 from tests.read.test_answers import random_patterns
 from tests.support.commands import Command
 from tests.support.mirrors import read_footer
