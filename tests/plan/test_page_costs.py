@@ -28,12 +28,6 @@ CHEAP = (1e5, 0.02)
 
 
 @pytest.fixture
-def server(mirror: Path) -> Iterator[LoopbackServer]:
-    with LoopbackServer(mirror) as running:
-        yield running
-
-
-@pytest.fixture
 def cat(untaught_data: Path, server: LoopbackServer, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
     """A catalogue of the footers of all crawls, and of nothing of their pages, over HTTP, that keeps no pages."""
     chosen = replace(priced(settings, *CHEAP), source=server.url, cache_size=0)

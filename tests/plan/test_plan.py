@@ -82,12 +82,11 @@ def test_reads_are_divided_where_requests_are_not_limited() -> None:
     assert Cost(rate=None, latency=0.0, connections=4).quickest(400) == 100
 
 
-def test_requests_equal_the_plan(mirror: Path, all_rows: pa.Table, harvested_data: Path, tmp_path: Path) -> None:
+def test_requests_equal_the_plan(
+    server: LoopbackServer, all_rows: pa.Table, harvested_data: Path, tmp_path: Path
+) -> None:
     """For many questions of every kind: no request but those announced, and as many bytes."""
-    with (
-        LoopbackServer(mirror) as server,
-        catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat,
-    ):
+    with catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat:
         for text in random_patterns(all_rows, 11, seed=23):
             before = len(server.log)
             found = cat.captures(text, index="columnar")
@@ -140,11 +139,8 @@ def test_includes_crawls_without_dates(harvested_data: Path, settings: Settings,
         assert any("CC-MAIN-2018-05" in path for path in cat.captures("*", from_="2026", index="columnar").plan.paths)
 
 
-def test_limit_makes_the_cost_a_maximum(mirror: Path, harvested_data: Path, tmp_path: Path) -> None:
-    with (
-        LoopbackServer(mirror) as server,
-        catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat,
-    ):
+def test_limit_makes_the_cost_a_maximum(server: LoopbackServer, harvested_data: Path, tmp_path: Path) -> None:
+    with catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat:
         found = cat.captures("*", where="fetch_status > 0", limit=3, index="columnar")
         planned = found.plan
         assert found.to_arrow().num_rows == 3
