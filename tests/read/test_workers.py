@@ -150,14 +150,15 @@ def test_every_error_can_be_sent_by_a_worker() -> None:
         assert (type(sent), str(sent), vars(sent)) == (kind, str(error), vars(error))
 
 
-def test_divides_the_rate_among_machines(harvested_data: Path, mirror: Path, tmp_path: Path, some: list[str]) -> None:
+def test_divides_the_rate_among_machines(
+    harvested_data: Path, server: LoopbackServer, tmp_path: Path, some: list[str]
+) -> None:
     three = {"tcp://10.0.0.1:40000": 4, "tcp://10.0.0.1:40001": 4, "tcp://10.0.0.2:1": 4, "tcp://[::1]:1": 2}
-    with LoopbackServer(mirror) as server:
-        settings = Settings(source=server.url, cache=tmp_path, rate=600.0, connections=6)
-        executor = Recording(three)
-        with opened(harvested_data, settings, executor) as cat:
-            cat.captures("*.com", crawls=some[:1], columns=["url"]).to_arrow()
-        assert {task.settings.rate for task in executor.tasks} == {200.0}
-        assert {task.settings.connections for task in executor.tasks} == {1}
+    settings = Settings(source=server.url, cache=tmp_path, rate=600.0, connections=6)
+    executor = Recording(three)
+    with opened(harvested_data, settings, executor) as cat:
+        cat.captures("*.com", crawls=some[:1], columns=["url"]).to_arrow()
+    assert {task.settings.rate for task in executor.tasks} == {200.0}
+    assert {task.settings.connections for task in executor.tasks} == {1}
     assert machines_and_tasks(executor) == (3, 14)
     assert machines_and_tasks(ThreadPoolExecutor(5)) == (1, 5)
