@@ -83,9 +83,14 @@ _BELOW = f"""CASE WHEN contains({_bare(_DOMAIN, _PATTERN)}, '.') THEN {_HOST} EL
 """This does not match all of ``com`` for ``*.www.com``."""
 
 
+_SEVERAL_KEYS = r"^(?i)(?:https?://)?(?:\*\.)?(?:www[0-9]*\.){2}"
+"""Starts of patterns whose host has different keys in different crawls."""
+
+
 def _cases(everything: str, domain: str, prefix: str, exact: str) -> str:
     return (
-        f"CASE WHEN {_PATTERN} = '*' THEN {everything} WHEN {_is(_DOMAIN, _PATTERN)} THEN {domain} "
+        f"CASE WHEN regexp_matches({_PATTERN}, '{_SEVERAL_KEYS}') THEN {_refused('pattern', _ASK)} "
+        f"WHEN {_PATTERN} = '*' THEN {everything} WHEN {_is(_DOMAIN, _PATTERN)} THEN {domain} "
         f"WHEN {_is(_START, _PATTERN)} THEN {prefix} WHEN {_is(_URL, _PATTERN)} THEN {exact} "
         f"ELSE {_refused('pattern', _ASK)} END"
     )

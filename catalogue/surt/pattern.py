@@ -231,7 +231,7 @@ def _parts(url: str) -> Parts:
 
 
 def _eras(url: str) -> tuple[Era, ...]:
-    return ERAS[:2] if "%" in url else (NEWEST,)
+    return (*ERAS[:2], ERAS[-1]) if "%" in url or "www" in url.lower() else (NEWEST,)
 
 
 def _exact(url: str) -> Iterator[KeyInterval]:
