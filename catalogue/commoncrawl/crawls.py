@@ -150,7 +150,11 @@ def select_crawls(words: Iterable[str], known: Collection[str], *, every: bool =
             high = _end_age(last if dots else word, known, ("~", "~"))
             if low > high:
                 raise QueryError(f"the range {word} ends before it starts; write {last}..{first}")
-            found = [crawl for crawl in candidates if low <= _age(crawl) <= high]
+            listed = [crawl for crawl in newest_first(known) if low <= _age(crawl) <= high]
+            found = [crawl for crawl in listed if crawl in candidates]
+            if listed and not found:
+                names = ",".join(listed)
+                raise UnknownCrawl(f"{word!r} selects no crawl with a columnar index; others need their names: {names}")
         else:
             found = [word if word in known else check_crawl_name(word, known)]
         if not found:
