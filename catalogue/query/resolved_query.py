@@ -294,7 +294,8 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Data
             continue
         if name.casefold() not in there_are:
             like = closest_name(name[:100], there_are.values())
-            hint = f"did you mean {like}?" if like else f"there are {', '.join(there_are.values())}"
+            more = ", and after a harvest those that a crawl adds" if table == COMMON_CRAWL else ""
+            hint = f"did you mean {like}?" if like else f"there are {', '.join(there_are.values())}{more}"
             raise UnknownColumn(f"there is no column {name[:100]!r}; {hint}")
         found.append(there_are[name.casefold()])
     return tuple(dict.fromkeys(found))
