@@ -220,16 +220,11 @@ def fetch(
 
 
 def record_columns(catalogue: "Catalogue", form: str) -> list[str]:
-    """Return the columns that locate records and, if payloads are decoded, describe these.
-
-    Other datasets may have only those of the place.
-    """
+    """Return the columns that locate records and, if payloads are decoded, describe these; of other datasets, some."""
     from catalogue.commoncrawl.capture import PAYLOAD_COLUMNS, RECORD_COLUMNS
 
     names = [*RECORD_COLUMNS, *(PAYLOAD_COLUMNS if form != "warc" else ())]
-    if catalogue.session.dataset_name is None:
-        return names
-    stored = catalogue.session.metadata().columns()
+    stored = names if catalogue.session.dataset_name is None else catalogue.session.metadata().columns()
     return [name for name in names if name in stored or name.startswith("warc_")]
 
 

@@ -17,11 +17,9 @@ INDEX_NAMES = {COLUMNAR: "columnar index", CDX: "CDX index"}
 """How texts name the indexes."""
 AUTO = "auto"
 
-
 KEY_COLUMN = "url_surtkey"
 PATH_COLUMNS = ("crawl", "subset")
 """Columns that are in a file's path alone."""
-
 
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 """Successful fetches; redirects and errors; robots.txt files."""
@@ -150,15 +148,12 @@ def select_crawls(words: Iterable[str], known: Collection[str], *, every: bool =
             high = _end_age(last if dots else word, known, ("~", "~"))
             if low > high:
                 raise QueryError(f"the range {word} ends before it starts; write {last}..{first}")
-            listed = [crawl for crawl in newest_first(known) if low <= _age(crawl) <= high]
-            found = [crawl for crawl in listed if crawl in candidates]
-            if listed and not found:
-                names = ",".join(listed)
-                raise UnknownCrawl(f"{word!r} selects no crawl with a columnar index; others need their names: {names}")
+            found = [crawl for crawl in candidates if low <= _age(crawl) <= high]
         else:
             found = [word if word in known else check_crawl_name(word, known)]
         if not found:
-            raise UnknownCrawl(f"{word!r} selects no crawl; name one of: catalogue crawls", call=_LIST_CALL)
+            what = "crawl" if every else "crawl with a columnar index"
+            raise UnknownCrawl(f"{word!r} selects no {what}; name one of: catalogue crawls", call=_LIST_CALL)
         chosen += found
     return newest_first(chosen)
 

@@ -45,10 +45,8 @@ Other columns, such as those of future crawls, keep the type of the files.
 """
 
 SINCE = {
-    "content_charset": "CC-MAIN-2018-39",
-    "content_languages": "CC-MAIN-2018-39",
-    "fetch_redirect": "CC-MAIN-2019-47",
-    "content_truncated": "CC-MAIN-2019-47",
+    **dict.fromkeys(["content_charset", "content_languages"], "CC-MAIN-2018-39"),
+    **dict.fromkeys(["fetch_redirect", "content_truncated"], "CC-MAIN-2019-47"),
     "url_host_name_reversed": "CC-MAIN-2021-49",
     "warc_record_id": "CC-MAIN-2026-30",
 }

@@ -17,7 +17,7 @@ Keys of older crawls were made by older releases, see ``ERAS``.
 
 import re
 import stringprep
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from encodings import idna
 
 from catalogue.errors import QueryError
@@ -66,7 +66,6 @@ _QUERY_SESSIONS = tuple(
     )
 )
 
-
 _PLAIN_URL = re.compile(
     r"(?:https?://)?((?:[a-z0-9_-]+\.)+[a-z][a-z0-9_-]*)(/[!\"$&->@-~]*)?(?:\?([!\"$&-~]*))?", re.ASCII | re.IGNORECASE
 )
@@ -86,12 +85,8 @@ class Era:
 
 
 NEWEST = Era()
-ERAS = (
-    NEWEST,
-    Era(escapes_percent=True),
-    Era(escapes_percent=True, keeps_first_session=True),
-    Era(keeps_second_www=True),
-)
+_OLDER = Era(escapes_percent=True)
+ERAS = (NEWEST, _OLDER, replace(_OLDER, keeps_first_session=True), Era(keeps_second_www=True))
 """Releases 2.0.1, 1.1.9 and 1.1.5: crawls since January 2025, since 2021, and before. The last one is Python's
 surt library, which may have made some of the oldest keys.
 """

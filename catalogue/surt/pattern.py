@@ -235,13 +235,9 @@ def _eras(url: str) -> tuple[Era, ...]:
 
 
 def _exact(url: str) -> Iterator[KeyInterval]:
-    for key in _keys(url):
-        yield exact_interval(key.encode())
-
-
-def _keys(url: str) -> tuple[str, ...]:
     plain = plain_key(url)
-    return keys_of(_parts(url)) if plain is None else (plain,)
+    for key in keys_of(_parts(url)) if plain is None else (plain,):
+        yield exact_interval(key.encode())
 
 
 def _prefix(url: str) -> Iterator[KeyInterval]:
