@@ -161,7 +161,7 @@ class ClusterSearch:
             for part in self.known.missing(ByteRange(start, end)):
                 self._read_all(part)
         if self._is_unchecked_end(end):
-            if listed := list_of_files(self._source, self.crawl):
+            if (listed := list_of_files(self._source, self.crawl)) is not None:
                 self.bytes += len(listed)
                 self.known.check_shards(count_shards(self.crawl, listed))
             self._check_end = False

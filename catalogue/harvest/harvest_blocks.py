@@ -87,7 +87,7 @@ def _fetch_list(
         raise BadCdx(f"{list_path(crawl)} is empty") from error
     if end.total_size > MAX_LIST:
         raise BadCdx(f"{list_path(crawl)} has {end.total_size:,} bytes; at most {MAX_LIST:,} are accepted")
-    shards = count_shards(crawl, listed) if listed else None
+    shards = count_shards(crawl, listed) if listed is not None else None
     make_folder(blocks_folder(store))
     version = json.dumps([source.url, end.total_size, end.etag, end.last_modified]).encode()
     part = blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"

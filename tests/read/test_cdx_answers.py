@@ -279,3 +279,9 @@ def test_only_crawls_before_2013_may_lack_the_list_of_files(tmp_path: Path, craw
             else:
                 with pytest.raises(UnknownCrawl if harvests else NotHarvested, match="has no CDX index of"):
                     _ = cat.harvest(crawl, index="cdx") if harvests else cat.captures("*", crawls=crawl).count()
+    (tmp_path / shards_path(crawl)).touch()
+    with (
+        catalogue.open(tmp_path / "other", settings=Settings(source=source)) as cat,
+        pytest.raises(BadCdx, match="does not list the shards"),
+    ):
+        cat.captures("*", crawls=crawl).count()
