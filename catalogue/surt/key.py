@@ -87,9 +87,7 @@ class Era:
 NEWEST = Era()
 _OLDER = Era(escapes_percent=True)
 ERAS = (NEWEST, _OLDER, replace(_OLDER, keeps_first_session=True), Era(keeps_second_www=True))
-"""Releases 2.0.1, 1.1.9 and 1.1.5: crawls since January 2025, since 2021, and before. The last one is Python's
-surt library, which may have made some of the oldest keys.
-"""
+"""Releases 2.0.1, 1.1.9 and 1.1.5: crawls since 2025, since 2021, and before; and Python's surt, perhaps the oldest."""
 
 
 @dataclass(frozen=True, slots=True)
