@@ -15,8 +15,8 @@ from typing import NamedTuple
 from catalogue.cdx.cluster import MAX_LINE, MAX_LIST, BlockList, count_shards, key_of, list_path, shards_path
 from catalogue.cdx.known_lines import Gap, KnownLines
 from catalogue.cdx.usual_shares import usual_share
-from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.errors import BadCdx, FileChanged, NotParquet
+from catalogue.commoncrawl.crawls import SUBSETS, has_columnar_index
+from catalogue.errors import BadCdx, FileChanged, NotFound, NotParquet
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Response
 from catalogue.source.retry import PoliteSource, get_tail
@@ -100,6 +100,16 @@ def predict_from(groups: Iterable[tuple[bytes, bytes, int]], subsets: Iterable[s
     )
 
 
+def list_of_files(source: PoliteSource, crawl: str) -> bytes | None:
+    """Fetch the list of the files of a crawl's CDX index. Crawls before 2013 may have none."""
+    try:
+        return source.get(shards_path(crawl)).body
+    except NotFound:
+        if has_columnar_index(crawl):
+            raise
+        return None
+
+
 class ClusterSearch:
     """Searches of one version of a list of blocks, for one thread."""
 
@@ -140,9 +150,10 @@ class ClusterSearch:
             for part in self.known.missing(ByteRange(start, end)):
                 self._read_all(part)
         if self._is_unchecked_end(end):
-            response = self._source.get(shards_path(self.crawl))
-            self.bytes += len(response.body)
-            self.known.check_shards(count_shards(self.crawl, response.body))
+            if (listed := list_of_files(self._source, self.crawl)) is not None:
+                self.bytes += len(listed)
+                self.known.check_shards(count_shards(self.crawl, listed))
+            self._check_end = False
         return self.known.list(start, end)
 
     def _is_unchecked_end(self, border: int) -> bool:

@@ -211,7 +211,7 @@ def fetch(
             rows = captures_in(file)
         else:
             captures = select_captures(
-                catalogue, options, parameters | {"columns": record_columns(records.form)}, budget
+                catalogue, options, parameters | {"columns": record_columns(catalogue, records.form)}, budget
             )
             rows, missing = budget.approve(captures, options).to_arrow(), captures.plan.missing
         about = " ".join([*parameters["patterns"], *parameters["crawls"]]) or (file.name if file else "")
@@ -219,11 +219,13 @@ def fetch(
     return report_incomplete("the captures may be incomplete", missing) or int(not complete)
 
 
-def record_columns(form: str) -> list[str]:
-    """Return the columns that locate records and, if payloads are decoded, describe these."""
+def record_columns(catalogue: "Catalogue", form: str) -> list[str]:
+    """Return the columns that locate records and, if payloads are decoded, describe these; of other datasets, some."""
     from catalogue.commoncrawl.capture import PAYLOAD_COLUMNS, RECORD_COLUMNS
 
-    return [*RECORD_COLUMNS, *(PAYLOAD_COLUMNS if form != "warc" else ())]
+    names = [*RECORD_COLUMNS, *(PAYLOAD_COLUMNS if form != "warc" else ())]
+    stored = names if catalogue.session.dataset_name is None else catalogue.session.metadata().columns()
+    return [name for name in names if name in stored or name.startswith("warc_")]
 
 
 def _show_estimate(needed: "FetchEstimate", *, json_: bool) -> None:

@@ -106,10 +106,10 @@ def sample(
     chosen = "" if fetching or dry_run else format_for(format_, path)
     everything = not (parameters["patterns"] or parameters["urls_files"])
     parameters = read_patterns(parameters) | {"index": COLUMNAR}
-    parameters |= {"columns": record_columns(records.form)} if fetching else {}
     parameters |= {"columns": ["url"]} if chosen == "url" and not parameters["columns"] else {}
     parameters |= {"patterns": ["*"]} if everything else {}
     with options.opened(scheduler=scheduler) as catalogue:
+        parameters |= {"columns": record_columns(catalogue, records.form)} if fetching else {}
         captures = select_captures(catalogue, options, parameters, budget)
         drawn = catalogue.sample(captures, **drawing | {"most": drawing["most"] or 1})
         if dry_run:

@@ -17,11 +17,9 @@ INDEX_NAMES = {COLUMNAR: "columnar index", CDX: "CDX index"}
 """How texts name the indexes."""
 AUTO = "auto"
 
-
 KEY_COLUMN = "url_surtkey"
 PATH_COLUMNS = ("crawl", "subset")
 """Columns that are in a file's path alone."""
-
 
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 """Successful fetches; redirects and errors; robots.txt files."""
@@ -154,7 +152,8 @@ def select_crawls(words: Iterable[str], known: Collection[str], *, every: bool =
         else:
             found = [word if word in known else check_crawl_name(word, known)]
         if not found:
-            raise UnknownCrawl(f"{word!r} selects no crawl; name one of: catalogue crawls", call=_LIST_CALL)
+            what = "crawl" if every else "crawl with a columnar index"
+            raise UnknownCrawl(f"{word!r} selects no {what}; name one of: catalogue crawls", call=_LIST_CALL)
         chosen += found
     return newest_first(chosen)
 

@@ -16,21 +16,21 @@ SCHEMA = pa.schema(
         ("url_host_registered_domain", pa.string()),
         ("url_host_private_suffix", pa.string()),
         ("url_host_private_domain", pa.string()),
-        ("url_host_name_reversed", pa.string()),  # since CC-MAIN-2021-49
+        ("url_host_name_reversed", pa.string()),
         ("url_protocol", pa.string()),
         ("url_port", pa.int32()),
         ("url_path", pa.string()),
         ("url_query", pa.string()),
         ("fetch_time", pa.timestamp("ms", "UTC")),  # INT96, naive or UTC milliseconds in the files, by era
         ("fetch_status", pa.int16()),
-        ("fetch_redirect", pa.string()),  # since CC-MAIN-2019-47
+        ("fetch_redirect", pa.string()),
         ("content_digest", pa.string()),
         ("content_mime_type", pa.string()),
         ("content_mime_detected", pa.string()),
-        ("content_charset", pa.string()),  # since CC-MAIN-2018-39
-        ("content_languages", pa.string()),  # since CC-MAIN-2018-39
-        ("content_truncated", pa.string()),  # since CC-MAIN-2019-47
-        ("warc_record_id", pa.binary()),  # since CC-MAIN-2026-30
+        ("content_charset", pa.string()),
+        ("content_languages", pa.string()),
+        ("content_truncated", pa.string()),
+        ("warc_record_id", pa.binary()),
         ("warc_filename", pa.string()),
         ("warc_record_offset", pa.int64()),  # int32 in most files
         ("warc_record_length", pa.int64()),  # int32 in most files
@@ -43,3 +43,11 @@ SCHEMA = pa.schema(
 
 Other columns, such as those of future crawls, keep the type of the files.
 """
+
+SINCE = {
+    **dict.fromkeys(["content_charset", "content_languages"], "CC-MAIN-2018-39"),
+    **dict.fromkeys(["fetch_redirect", "content_truncated"], "CC-MAIN-2019-47"),
+    "url_host_name_reversed": "CC-MAIN-2021-49",
+    "warc_record_id": "CC-MAIN-2026-30",
+}
+"""The first crawl that has a column."""

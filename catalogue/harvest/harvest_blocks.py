@@ -16,7 +16,8 @@ from typing import BinaryIO
 
 from catalogue.atomic_files import make_folder, named, resume, whole_file
 from catalogue.cdx.block_file import write_blocks
-from catalogue.cdx.cluster import MAX_LIST, count_shards, list_path, parse_pieces, shards_path
+from catalogue.cdx.cluster import MAX_LIST, count_shards, list_path, parse_pieces
+from catalogue.cdx.list_search import list_of_files
 from catalogue.commoncrawl.crawls import CDX, suggest_crawl
 from catalogue.errors import OF_ONE_FILE, BadCdx, FormatError, NotFound, NotParquet, StoreDamaged, UnknownCrawl
 from catalogue.harvest.harvest import Harvested
@@ -78,7 +79,7 @@ def _fetch_list(
         end = get_tail(source, list_path(crawl), _END)
         if stored and stored.version == end.version._replace(origin=end.origin or source.url):
             return False
-        shards = count_shards(crawl, source.get(shards_path(crawl)).body)
+        listed = list_of_files(source, crawl)
     except NotFound as error:
         message = f"{source.url} has no CDX index of {crawl}; {suggest_crawl(crawl, listed_crawls(store))}"
         raise UnknownCrawl(message) from error
@@ -86,6 +87,7 @@ def _fetch_list(
         raise BadCdx(f"{list_path(crawl)} is empty") from error
     if end.total_size > MAX_LIST:
         raise BadCdx(f"{list_path(crawl)} has {end.total_size:,} bytes; at most {MAX_LIST:,} are accepted")
+    shards = count_shards(crawl, listed) if listed is not None else None
     make_folder(blocks_folder(store))
     version = json.dumps([source.url, end.total_size, end.etag, end.last_modified]).encode()
     part = blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import INDEX_NAMES
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
+from catalogue.commoncrawl.schema import SINCE
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size, without_key_range
 from catalogue.plan.crawl_plan import Awaited, CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.requests import Cost, PlannedRequest, Purpose
@@ -112,7 +114,7 @@ class ReadPlan(ReprMixin):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences about invalid page indexes and expensive reads."""
+        """Sentences about invalid page indexes, expensive reads, and conditions on columns that old crawls lack."""
         found = [sentence for each in self.crawls for sentence in each.defects]
         groups, bytes_ = self.unbounded
         if groups:
@@ -121,6 +123,9 @@ class ReadPlan(ReprMixin):
         if len(reads) == self.considered > 1 and all(sum(map(len, group.rows)) == group.num_rows for group in reads):
             found.append("this query cannot be pruned: every row group is read")
         found += [each.values_advice for each in self.crawls if each.values_advice]
+        for name in self.query.tested_columns if self.query.table == COMMON_CRAWL else ():
+            if any(each.crawl < SINCE.get(name, "") for each in self.crawls):
+                found.append(f"crawls before {SINCE[name]} have no {name}; it is null there")
         return tuple(found)
 
     def _row_groups(self) -> Iterator[PlannedRowGroup]:

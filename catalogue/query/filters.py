@@ -55,6 +55,8 @@ def conditions(
         exact = [literal(each) for each in mime if not each.endswith("*") and each != _UNKNOWN_TYPE]
         others = [f"starts_with({media_type}, {literal(each[:-1])})" for each in mime if each.endswith("*")]
         others += [f"{media_type} IS NULL"] if _UNKNOWN_TYPE in mime else []
+        revisits = [each.removesuffix("*") for each in mime if each.startswith("warc/")]  # nothing to detect
+        others += [f"starts_with({DECLARED_TYPE}, {literal(each)})" for each in revisits]
         parts.append(_any_of(media_type, exact, others))
     if lang:
         parts.append(f"list_has_any(string_split(content_languages, ','), [{', '.join(map(literal, lang))}])")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
+from catalogue.commoncrawl.schema import SINCE
 from catalogue.errors import UnknownColumn
 from catalogue.formatting import closest_name
 from catalogue.parquet.arrow_arrays import integer, joined, moment, positions, text, texts, true_positions
@@ -24,7 +25,7 @@ _STATUS, _MEDIA_TYPE = "fetch_status", "content_mime_type"
 _UNKNOWN_TYPE, _ZERO = text("unk"), integer(0, pa.int8())
 _NO_SCHEMA = pa.schema([])
 
-ALL_TYPED = "CC-MAIN-2018-39"
+ALL_TYPED = SINCE["content_languages"]
 """The first crawl with languages, which are newer than detected media types: its captures lack them only by chance."""
 
 DRAWN_ORDER = "__drawn_order"
@@ -293,7 +294,8 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Data
             continue
         if name.casefold() not in there_are:
             like = closest_name(name[:100], there_are.values())
-            hint = f"did you mean {like}?" if like else f"there are {', '.join(there_are.values())}"
+            more = ", and after a harvest those that a crawl adds" if table == COMMON_CRAWL else ""
+            hint = f"did you mean {like}?" if like else f"there are {', '.join(there_are.values())}{more}"
             raise UnknownColumn(f"there is no column {name[:100]!r}; {hint}")
         found.append(there_are[name.casefold()])
     return tuple(dict.fromkeys(found))

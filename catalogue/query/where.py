@@ -312,6 +312,9 @@ def _condition(column: object, operator: str, values: list[object], table: Datas
         ):
             constants = [_constant(value) for value in values]
             kind = table.schema.field(name).type
+            is_bytes = table == COMMON_CRAWL and pa.types.is_binary(kind)
+            if is_bytes and any(isinstance(constant, bytes) for constant in constants):
+                raise QueryError(f"{name} is bytes; write {name}::UUID = '019d6d22-0000-7000-8000-000000000001'")
             own = int if pa.types.is_integer(kind) else bytes if pa.types.is_string(kind) else None
             if own and constants and all(isinstance(constant, own) for constant in constants):
                 yield Condition(name, operator, tuple(constants))  # type: ignore[arg-type]

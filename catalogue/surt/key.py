@@ -17,7 +17,7 @@ Keys of older crawls were made by older releases, see ``ERAS``.
 
 import re
 import stringprep
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from encodings import idna
 
 from catalogue.errors import QueryError
@@ -44,7 +44,8 @@ _UNSAFE_BEFORE_1_3 = re.compile(r"[^!-\x7f]|#|%")
 
 _LABEL_ENDS = re.compile(r"[.\u3002\uff0e\uff61]")
 _DOTS = re.compile(r"\.{2,}")
-_WWW = re.compile(r"(?:www[0-9]*\.)+")
+_WWW, _FIRST_WWW = re.compile(r"(?:www[0-9]*\.)+"), re.compile(r"www[0-9]*\.")
+_SEVERAL_WWW = re.compile(r"(?:www[0-9]*\.){2}", re.ASCII | re.IGNORECASE)
 _WHOLE_IPV4 = re.compile(r"0*([0-9]{1,19})")
 _OCTAL_IPV4 = re.compile(r"0[0-7]*(?:\.[0-7]+){3}")
 _DECIMAL_IPV4 = re.compile(r"[1-9][0-9]{0,2}(?:\.0*[0-9]{1,3}){3}")
@@ -65,7 +66,6 @@ _QUERY_SESSIONS = tuple(
     )
 )
 
-
 _PLAIN_URL = re.compile(
     r"(?:https?://)?((?:[a-z0-9_-]+\.)+[a-z][a-z0-9_-]*)(/[!\"$&->@-~]*)?(?:\?([!\"$&-~]*))?", re.ASCII | re.IGNORECASE
 )
@@ -80,11 +80,14 @@ class Era:
     """Whether the percent sign of an escape that is not UTF-8 is escaped (``%E9``, ``%25e9``), until 1.2.0."""
     keeps_first_session: bool = False
     """Whether a session id that is the first argument is kept, until 1.1.6."""
+    keeps_second_www: bool = False
+    """Whether only the first of several ``www.`` is dropped, by the surt library of Python."""
 
 
 NEWEST = Era()
-ERAS = (NEWEST, Era(escapes_percent=True), Era(escapes_percent=True, keeps_first_session=True))
-"""Releases 2.0.1, 1.1.9 and 1.1.5: crawls since January 2025, since 2021, and before."""
+_OLDER = Era(escapes_percent=True)
+ERAS = (NEWEST, _OLDER, replace(_OLDER, keeps_first_session=True), Era(keeps_second_www=True))
+"""Releases 2.0.1, 1.1.9 and 1.1.5: crawls since 2025, since 2021, and before; and Python's surt, perhaps the oldest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,8 @@ def plain_key(url: str) -> str | None:
     if query and ("sid=" in query or "sessionid" in query or "cftoken=" in query):
         return None
     if host.startswith("www"):
+        if _SEVERAL_WWW.match(host):
+            return None
         host = strip_www(host)
     key = f"{_reversed(host)}){path.removesuffix('/') or '/'}"
     if "&" in query:
@@ -127,8 +132,8 @@ def newest_key(url: str) -> str:
 def url_surtkeys(url: str) -> tuple[str, ...]:
     """Return all keys under which the index may store a URL, depending on the age of the crawl; the newest first.
 
-    There are several only if the URL has an escape that is not UTF-8 (``%E9``: two) or starts its query with a session
-    id (up to three).
+    There are several only if the URL has an escape that is not UTF-8 (``%E9``), starts its query with a session id, or
+    its host starts with several ``www.``.
     """
     if (plain := plain_key(url)) is not None:
         return (plain,)
@@ -137,7 +142,7 @@ def url_surtkeys(url: str) -> tuple[str, ...]:
 
 def keys_of(parts: Parts) -> tuple[str, ...]:
     query = parts.query or ""
-    if "%" in f"{parts.host}{parts.path}{query}" or _FIRST_SESSION.match(query):
+    if "%" in f"{parts.host}{parts.path}{query}" or _FIRST_SESSION.match(query) or _SEVERAL_WWW.match(parts.host):
         return tuple(dict.fromkeys(_key(parts, era) for era in ERAS))
     return (_key(parts, NEWEST),)
 
@@ -207,7 +212,7 @@ def host_key(parts: Parts, era: Era) -> str:
     host = canonical_host(parts.host, era)
     if not host:
         raise no_key(parts.host, "it has no host")
-    return f"{reversed_host(strip_www(host))}{port_key(parts)})"
+    return f"{reversed_host(strip_www(host, era))}{port_key(parts)})"
 
 
 def port_key(parts: Parts) -> str:
@@ -228,9 +233,9 @@ def canonical_host(host: str, era: Era) -> str:
     return address or _escaped(host.lower(), era).lower()
 
 
-def strip_www(host: str) -> str:
+def strip_www(host: str, era: Era = NEWEST) -> str:
     """Remove all leading ``www.``, ``www1.`` and so on, even if only a top-level domain remains."""
-    found = _WWW.match(host)
+    found = (_FIRST_WWW if era.keeps_second_www else _WWW).match(host)
     return host[found.end() :] if found else host
 
 

@@ -77,6 +77,8 @@ _ASK = "ask instead: catalogue query PATTERN, or compare with a key of catalogue
 _PREFIX = f"({_host_key(_START, _PATTERN)} || lower({_part(_START, 4, _PATTERN)}))"
 _BEHIND = f"(left({_PREFIX}, -1) || chr(ascii(right({_PREFIX}, 1)) + 1))"
 """The smallest text above all that start with the prefix, which is ASCII."""
+_SEVERAL_KEYS = r"^(?i)(?:https?://)?(?:\*\.)?(?:www[0-9]*\.){2}"
+"""Starts of patterns whose host has different keys in different crawls."""
 _HOST = _reversed(_bare(_DOMAIN, _PATTERN))
 _WITH_WWW = f"lower({_part(_DOMAIN, 2, _PATTERN)})"
 _BELOW = f"""CASE WHEN contains({_bare(_DOMAIN, _PATTERN)}, '.') THEN {_HOST} ELSE {_reversed(_WITH_WWW)} END"""
@@ -85,7 +87,8 @@ _BELOW = f"""CASE WHEN contains({_bare(_DOMAIN, _PATTERN)}, '.') THEN {_HOST} EL
 
 def _cases(everything: str, domain: str, prefix: str, exact: str) -> str:
     return (
-        f"CASE WHEN {_PATTERN} = '*' THEN {everything} WHEN {_is(_DOMAIN, _PATTERN)} THEN {domain} "
+        f"CASE WHEN regexp_matches({_PATTERN}, '{_SEVERAL_KEYS}') THEN {_refused('pattern', _ASK)} "
+        f"WHEN {_PATTERN} = '*' THEN {everything} WHEN {_is(_DOMAIN, _PATTERN)} THEN {domain} "
         f"WHEN {_is(_START, _PATTERN)} THEN {prefix} WHEN {_is(_URL, _PATTERN)} THEN {exact} "
         f"ELSE {_refused('pattern', _ASK)} END"
     )

@@ -231,17 +231,13 @@ def _parts(url: str) -> Parts:
 
 
 def _eras(url: str) -> tuple[Era, ...]:
-    return ERAS[:2] if "%" in url else (NEWEST,)
+    return (*ERAS[:2], ERAS[-1]) if "%" in url or "www" in url.lower() else (NEWEST,)
 
 
 def _exact(url: str) -> Iterator[KeyInterval]:
-    for key in _keys(url):
-        yield exact_interval(key.encode())
-
-
-def _keys(url: str) -> tuple[str, ...]:
     plain = plain_key(url)
-    return keys_of(_parts(url)) if plain is None else (plain,)
+    for key in keys_of(_parts(url)) if plain is None else (plain,):
+        yield exact_interval(key.encode())
 
 
 def _prefix(url: str) -> Iterator[KeyInterval]:

@@ -19,6 +19,7 @@ from catalogue.errors import BadManifest, NotHarvested, UnknownCrawl
 from catalogue.selection import crawl_list
 from catalogue.surt import Keys, covers, parse_key_pattern
 from tests.support.amounts import EXAMPLES
+from tests.support.archives import URL, warc
 from tests.support.commands import Command
 from tests.support.hosts import CRAWLS, host_keys, host_tables, opened
 
@@ -250,3 +251,16 @@ def test_commands_take_a_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table]) -
         ran = command(*words)
         assert (ran.status, ran.err.count("\n")) == (2, 1)
         assert what in ran.err
+
+
+def test_fetches_records_by_their_places_alone(tmp_path: Path) -> None:
+    member = gzip.compress(warc())
+    (tmp_path / "crawl-data").mkdir()
+    (tmp_path / "crawl-data/x.warc.gz").write_bytes(member)
+    place = {"warc_filename": "crawl-data/x.warc.gz", "warc_record_offset": 0, "warc_record_length": len(member)}
+    pq.write_table(pa.Table.from_pylist([{"url_surtkey": "com,example)/"} | place]), tmp_path / "a.parquet")
+    command = Command(tmp_path / "data", str(tmp_path), tmp_path)
+    assert command("harvest", "--table", "t", "--key", "url_surtkey", "a.parquet").status == 0
+    for words in (["fetch", "example.com", "--format"], ["sample", "-n", "1", "--fetch"]):
+        ran = command("--table", "t", *words, "text", "-o", "-")
+        assert [(page["url"], page["text"]) for page in ran.json_lines()] == [(URL, "hello")], ran.err

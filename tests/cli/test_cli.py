@@ -84,7 +84,7 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("sql 'select url from captures'", "catalogue export ducklake writes, as cc.captures"),
         ("plan x.com --where 'fetch_status = \"200\"'", "write text in single quotes: '200'"),
         ("plan x.com --where 'subset = \"warc\"'", "write text in single quotes: 'warc'"),
-        ("plan x.com --where 'url_host_tld = com'", "subset; write text in single quotes"),
+        ("plan x.com --where 'url_host_tld = com'", "a crawl adds; write text in single quotes"),
         ("plan x.com --where 'nofun(fetch_status) = 1'", "Function with name nofun does not exist"),
         ("plan '*.grayline.*'", "the top-level domain; list them: '*.grayline.com' '*.grayline.org'"),
         ("plan 'http://grayline.*'", "the top-level domain; list them: 'grayline.com/*' 'grayline.org/*'"),

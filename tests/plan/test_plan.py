@@ -205,6 +205,17 @@ def test_reports_row_groups_that_cannot_be_pruned(harvested: catalogue.Catalogue
     assert not any("cannot be pruned" in warning for warning in some.warnings)
 
 
+@pytest.mark.parametrize("index", ["columnar", "cdx"])
+def test_reports_conditions_on_columns_that_old_crawls_lack(harvested: catalogue.Catalogue, index: str) -> None:
+    oldest, newest = (choose(harvested.files()["crawl"]) for choose in (min, max))
+    every, some = (
+        harvested.captures("*.example.com", crawls=crawls, index=index, lang="isl").plan
+        for crawls in ([oldest, newest], newest)
+    )
+    assert "crawls before CC-MAIN-2018-39 have no content_languages; it is null there" in every.warnings
+    assert not any("content_languages" in warning for warning in some.warnings)
+
+
 def test_table_has_no_pages_without_indexes(large: Path, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(large), tmp_path)
     assert command("harvest", "--crawl", LARGE).status == 0

@@ -139,6 +139,7 @@ def test_times_are_utc_in_every_time_zone(tmp_path: Path) -> None:
         *(("nextval('x') = 1", "Error"), ("count(*) > 1", "Error"), ("row_number() OVER () = 1", "Error")),
         *(("fetch_status = 'many'", "Conversion Error"), ("fetch_time > 'yesterday'", "Conversion Error")),
         *(("no_such_function(url)", "Error"), ("url + 1 = fetch_status + url", "Error")),
+        *(("warc_record_id = '019d6d22'", "is bytes; write"), ("warc_record_id IN ('x')", "warc_record_id::UUID =")),
         ("1 = 1) AND (url = 'a'", "its brackets do not match"),
         ("url = 'a') OR (url = 'b'", "its brackets do not match"),
     ],

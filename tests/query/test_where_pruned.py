@@ -102,6 +102,8 @@ def test_lists_columns() -> None:
         parse_where("fetch_statu = 200")
     with pytest.raises(UnknownColumn):
         parse_where("new_columns = 5", schema)
+    with pytest.raises(UnknownColumn, match=", and after a harvest those that a crawl adds"):
+        parse_where("ip = '192.0.2.1'")
 
 
 HOSTS = ["com,example)/", "com,example,www)/a", "org,example)/é", "is,example)/"]

@@ -15,10 +15,11 @@ from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.lines import COLUMNS
-from catalogue.errors import BadCdx, FileChanged, NotFound, NotHarvested, QueryError
+from catalogue.errors import BadCdx, FileChanged, NotFound, NotHarvested, QueryError, UnknownCrawl
 from catalogue.settings import Settings
 from tests.support.block_lists import CRAWL, write_list
 from tests.support.cdx_indexes import make_index, read_index, replace_index
+from tests.support.cdx_sources import Archived, write_source
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request
 
@@ -225,3 +226,24 @@ def test_rows_of_two_versions_of_a_file_are_an_error(
                 else:
                     assert found.to_arrow().num_rows >= len(urls)
             assert sum(exchange.path == shard for exchange in server.settle()) > 1
+
+
+@pytest.mark.parametrize("crawl", ["CC-MAIN-2012", "CC-MAIN-2013-20"])
+def test_only_crawls_before_2013_may_lack_the_list_of_files(tmp_path: Path, crawl: str) -> None:
+    archived = Archived(b"x", filename=f"crawl-data/{crawl}/segments/1/warc/x.gz")
+    source = write_source(tmp_path, [archived], crawl)
+    (tmp_path / shards_path(crawl)).unlink()
+    for harvests in (False, True):
+        with catalogue.open(tmp_path / f"{harvests}", settings=Settings(source=source), progress=False) as cat:
+            if crawl == "CC-MAIN-2012":
+                assert not harvests or cat.harvest(crawl, index="cdx")[0].fetched
+                assert cat.captures("*", crawls=crawl).count() == 1
+            else:
+                with pytest.raises(UnknownCrawl if harvests else NotHarvested, match="has no CDX index of"):
+                    _ = cat.harvest(crawl, index="cdx") if harvests else cat.captures("*", crawls=crawl).count()
+    (tmp_path / shards_path(crawl)).touch()
+    with (
+        catalogue.open(tmp_path / "other", settings=Settings(source=source)) as cat,
+        pytest.raises(BadCdx, match="does not list the shards"),
+    ):
+        cat.captures("*", crawls=crawl).count()

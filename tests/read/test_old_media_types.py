@@ -21,6 +21,8 @@ TYPES: dict[str, set[str | None]] = {
     "text/h*": {"text/html"},
     "application/*": {"application/pdf"},
     "unk,text/plain": {None, "text/plain"},
+    "warc/revisit": {"warc/revisit"},
+    "warc/*": {"warc/revisit"},
 }
 """Values of a filter, and the types that match."""
 
@@ -34,7 +36,7 @@ def test_declared_types_replace_missing_ones_in_each_index(
     tmp_path: Path, share: float | None, count: int, group: int
 ) -> None:
     """Row groups and blocks have different captures next to each other, or only one, which decide nothing."""
-    declared = [("text/plain", "text/html")[number % 2] for number in range(count)]
+    declared = [("text/plain", "text/html", "text/plain", "warc/revisit")[number % 4] for number in range(count)]
     missing = round(count * (1 if share is None else share))
     detected = [*[None] * missing, *(("text/html", "application/pdf")[n % 4 // 3] for n in range(missing, count))]
     for crawl in (OLD, TYPED):
@@ -55,7 +57,9 @@ def test_declared_types_replace_missing_ones_in_each_index(
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
         cat.harvest([OLD, TYPED], values=["content_mime_type", DETECTED])
         for (mime, matching), index in product(TYPES.items(), ("columnar", "cdx")):
-            numbers = [[n for n in range(count) if types[n] in matching] for types in (detected, known)]
+            # The type of a revisit is only declared.
+            both = (declared, declared) if mime.startswith("warc/") else (detected, known)
+            numbers = [[n for n in range(count) if types[n] in matching] for types in both]
             asked: dict[str, Any] = {"crawls": [TYPED, OLD], "columns": ["url_surtkey"], "subsets": "all"}
             found = cat.captures("*", mime=mime, index=index, **asked)
             assert [int(row["url_surtkey"][-5:]) for row in found] == [n for each in numbers for n in each], mime

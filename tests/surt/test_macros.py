@@ -150,6 +150,7 @@ def test_rejects_what_sql_cannot_convert(sql: duckdb.DuckDBPyConnection, pattern
 
 def test_rejects_null_and_urls_that_are_not_pages(sql: duckdb.DuckDBPyConnection) -> None:
     assert isinstance(made(sql, "surt_match('', NULL)"), Exception)
+    assert isinstance(made(sql, "surt_match('', '*.www.WWW2.com')"), Exception)  # of two keys
     for url in ("dns:80", "filedesc:1/a", "warcinfo:256"):
         assert isinstance(made(sql, f"surt_key({literal(url)})"), Exception)
         assert made(sql, f"surt_key({literal(f'a.{url}')})") == url_surtkey(f"a.{url}")

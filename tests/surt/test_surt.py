@@ -54,7 +54,7 @@ def test_converts_by_the_rules_of_all_releases() -> None:
         assert found[:1] == tuple(filter(None, expected[:1])), url
         assert set(filter(None, expected)) <= set(found), url
         if all(expected):
-            assert found == tuple(dict.fromkeys(expected)), url
+            assert found[: len({*expected})] == tuple(dict.fromkeys(expected)), url
     assert min(counts) > 0
 
 
@@ -98,6 +98,15 @@ def test_repeated_escapes_end() -> None:
     assert url_surtkey(f"http://example.com/%2{'%3' * 5_000}541") == "com,example)/a"
 
 
+@pytest.mark.parametrize("pattern", ["www.www2.example.com/a", "WWW.www2.example.com/*", "www3.www2.example.com"])
+def test_finds_keys_of_the_surt_library_of_python(pattern: str) -> None:
+    """Version 0.3.1 drops only the first ``www.``; some of the oldest crawls may have its keys."""
+    match = None if "/" in pattern else Match.HOST
+    intervals = parse_pattern(pattern, match).intervals
+    assert all(covers(intervals, f"{host})/a".encode()) for host in ("com,example", "com,example,www2"))
+    assert not covers(parse_pattern("www.example.com/*").intervals, b"com,example,www2)/a")
+
+
 LABELS = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8).filter(
     lambda label: not label.startswith("www")
 )
@@ -120,7 +129,7 @@ def test_any_text_has_a_key_or_a_query_error(url: str) -> None:
     except QueryError:
         return
     assert found[0] == url_surtkey(url)
-    assert len(set(found)) == len(found) <= 3
+    assert len(set(found)) == len(found) <= 4
 
 
 @given(HOSTS, PATH_TEXT, QUERY_TEXT)
@@ -165,7 +174,8 @@ def test_plain_urls_have_the_same_key(scheme: str, rest: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["example.com", " https://www.example.com/A?b=1 ", "http://example.com/%E9", "ex.com:81/é"]
+    "url",
+    ["example.com", " https://www.example.com/A?b=1 ", "http://example.com/%E9", "ex.com:81/é", "WWW2.www.is/%E9"],
 )
 def test_keys_of_an_exact_url(url: str) -> None:
     keys = exact_keys(url)
