@@ -9,7 +9,7 @@ from catalogue.cli.messages import is_new_tip, options_of_command, warn
 from catalogue.cli.options import Budget, can_ask, confirmed
 from catalogue.cli.process import resumable
 from catalogue.commoncrawl.crawls import SUBSETS
-from catalogue.errors import NotHarvested, QueryError, SourceError
+from catalogue.errors import NotHarvested, NothingStored, QueryError, SourceError
 from catalogue.formatting import format_cost, join_first, plural
 from catalogue.query.parameters import typed
 
@@ -70,7 +70,8 @@ def select_captures(
     except NotHarvested as error:
         if options.table is not None or error.call is None:
             raise
-        arguments = _harvest_arguments(parameters, parameters["crawls"] or [error.crawl or "latest"])
+        named = () if isinstance(error, NothingStored) else parameters["crawls"]
+        arguments = _harvest_arguments(parameters, named or [error.crawl or "latest"])
         _offer_harvest(catalogue, parameters, arguments, error)
         _harvest(catalogue, arguments)
         captures = captures_for(catalogue, parameters)
@@ -102,7 +103,7 @@ def _offer_harvest(
 ) -> None:
     problem, run, command = str(error).partition("; run: ")
     known = options_of_command()
-    if parameters["crawls"] and "--harvest" in known and not parameters["harvest"]:
+    if command and parameters["crawls"] and "--harvest" in known and not parameters["harvest"]:
         run = "; add --harvest, or run: "
     elif not parameters["crawls"] and error.crawl:  # one of the stored crawls, which the user did not name
         run = "; select crawls with --crawl, or run: "

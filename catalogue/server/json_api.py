@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from catalogue.captures import Captures
-from catalogue.commoncrawl.crawls import STORED
+from catalogue.commoncrawl.crawls import COLUMNAR, STORED
 from catalogue.errors import NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import to_json
@@ -236,10 +236,16 @@ def _status(session: Session, totals: Totals) -> dict[str, Any]:
 
 
 def _limited(captures: Captures, most: int | None = None) -> Captures:
-    query, groups = captures.question.query, captures.question.candidate_row_groups
+    question = captures.question
+    query, groups = question.query, question.candidate_row_groups
     most = most or (_MAX_CANDIDATES if query.stops_early and query.keys_decide else _MAX_ROW_GROUPS)
     if groups > most:
-        raise TooExpensive(f"the query reaches {groups:,} row groups; the limit is {most:,}")
+        error = TooExpensive(f"the query reaches {groups:,} row groups; the limit is {most:,}")
+        for indexes in map(question.indexes, question.crawls):
+            if indexes.cdx is None:
+                raise error
+            if indexes.columnar:  # the CDX index answers, as it does where no footers are stored
+                indexes.refusals[COLUMNAR] = error
     return captures
 
 

@@ -195,7 +195,8 @@ def run_search(session: Session, form: Form, query: Query, more: Iterable[str] =
         "seconds": perf_counter() - started,
         "files": sum(row["files_harvested"] for row in of_files),
         "bytes": sum(row["file_size"] or 0 for row in of_files),
-        "space": None if plan.blocks and not read else captures.space(),  # of the newest crawl of which files are read
+        # Of the newest crawl of which files are read.
+        "space": captures.space() if read or (not plan.blocks and captures.question.columnar()) else None,
         "others": read[1:],
     }
 

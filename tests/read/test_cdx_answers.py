@@ -51,9 +51,10 @@ def test_first_question_needs_nothing_stored(small_mirror: Path, newest: str, tm
     with FaultServer(small_mirror) as server:
         asks = Command(tmp_path / "data", server.url, tmp_path)
         words = ["query", "https://example.com/", "--crawl", newest]
-        refused = asks(*words[:2])
-        assert refused.status == 2
-        assert "add --crawl latest, or run: catalogue harvest --crawl latest" in refused.err
+        for stored in ([], ["--crawl", "stored"]):
+            refused = asks(*words[:2], *stored)
+            assert refused.status == 2
+            assert refused.err.endswith("add --crawl latest, or run: catalogue harvest --crawl latest\n")
         plan = asks("plan", *words[1:], "--json").json()
         assert (plan["searches"], plan["exact"]) == (1, False)
         assert [(each["index"], each["why"]) for each in plan["crawls"]] == [("cdx", "no footers are stored")]

@@ -1,6 +1,7 @@
 """Crawls that are stored, incomplete, missing, or harvested on demand."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,8 @@ def test_what_is_stored_changes_no_answer(
             for answer in (get(address, f"/{crawl}-index?{query}") for query in chosen_by_chance):
                 assert answer.status in {200, 400, 404}  # some hosts have a port next to a wildcard
                 found.append((answer.status, answer.lines if answer.status == 200 else []))
+            answer = get(address, "/search?url=example.com/*&to=2008&crawl=latest")  # no block is planned
+            found.append((answer.status, re.findall("No capture matches", answer.text)))
             path = f"/{crawl}-index?url=*.com&pageSize=1"
             pages = [
                 get(address, f"{path}&page={page}")
@@ -117,6 +120,7 @@ def test_what_is_stored_changes_no_answer(
             found += [(page.status, page.lines) for page in pages]
             assert [line for page in pages for line in page.lines] == get(address, f"{path}000").lines
     assert any(status == 200 for status, _ in answers["nothing"])
+    assert (200, ["No capture matches"]) in answers["nothing"]
     for name in STORED:
         assert answers[name] == answers["nothing"], name
 

@@ -20,6 +20,7 @@ from catalogue.selection import stored_crawls
 from catalogue.server.application import application
 from catalogue.settings import Settings, package_version
 from tests.support.amounts import COMPLETE, EXAMPLES, in_soak
+from tests.support.cdx_indexes import make_index, replace_index
 from tests.support.crawls import ABSENT, CRAWL, crawl_of, table, write_manifest
 from tests.support.miniatures import NEWEST
 from tests.support.served_records import harvest
@@ -214,13 +215,21 @@ def test_refuses_expensive_queries(tmp_path: Path) -> None:
     with catalogue.open(data, settings=settings) as cat:
         cat.harvest(CRAWL, values="content_languages")
     with serving(data, settings) as address:
-        for name in ("plan", "query"):
-            got = request(address, name, url="*.com", status="200")
-            assert (got.status, "2,001 row groups" in got.json["message"]) == (422, True)
+        got = request(address, "query", url="*.com", status="200")
+        assert (got.status, "2,001 row groups" in got.json["message"]) == (422, True)
         for pattern in ("example.com/0*", "*.com"):  # the first keys are enough
             assert len(answer(address, "query", url=pattern, limit=5, columns="url_surtkey")["captures"]) == 5
         (found,) = answer(address, "query", url="*.com", lang="isl", columns="url_surtkey")["captures"]
         assert found["url_surtkey"] == keys[-1]
+        name = f"crawl-data/{CRAWL}/segments/1.1/warc/a.warc.gz"
+        lines = [
+            f'{key} 20220807000000 {{"url": "http://a.com/", "status": "200", "filename": "{name}"}}' for key in keys
+        ]
+        replace_index(tmp_path / "mirror", make_index(CRAWL, lines))
+        # The CDX index answers, as without footers; but not for a column that it lacks.
+        assert answer(address, "plan", url="*.com", status="200")["plan"]["crawls"][0]["index"] == "cdx"
+        assert len(answer(address, "query", url="*.com", status="200", limit=3000)["captures"]) == len(keys)
+        assert request(address, "plan", url="*.com", status="200", columns="url_path").status == 422
 
 
 def test_serves_its_document(address: str) -> None:
