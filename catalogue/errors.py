@@ -246,7 +246,7 @@ class NotArchived(CatalogueError):
         """Crawls that certainly have no capture."""
         self.doubts = doubts
         self.target = target
-        """The URL that is not archived, if an archived redirect leads to it."""
+        """The URL that is not archived or not valid, if archived redirects lead to it."""
 
 
 class Busy(CatalogueError):

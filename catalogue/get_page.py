@@ -195,7 +195,7 @@ class _Search:
             redirects.append(found.capture)
             url = _target(found, target)
             if len(redirects) > _MAX_REDIRECTS:
-                raise NotArchived(f"more than {_MAX_REDIRECTS} redirects, the last one to {printable(url)}")
+                raise NotArchived(f"more than {_MAX_REDIRECTS} redirects, the last one to {printable(url)}", target=url)
             self.searched.clear()
             self.empty.clear()
             found = self.nearest(url, (found.time, found.time + 1), redirected_in=found.crawl)
@@ -306,8 +306,9 @@ def _target(found: _Candidate, location: str) -> str:
     try:
         return redirect_target(found.capture.url or "", location)
     except QueryError as error:
-        message = f"{found.capture.url} redirects to {printable(location[:200])!r}, which is not a valid URL"
-        raise NotArchived(f"{message}; to get the redirect itself, use follow=False") from error
+        target = printable(location[:200])
+        message = f"{found.capture.url} redirects to {target!r}, which is not a valid URL"
+        raise NotArchived(f"{message}; to get the redirect itself, use follow=False", target=target) from error
 
 
 def _distance(time: int, at: tuple[int, int] | None) -> float:

@@ -170,8 +170,8 @@ class PageAnswer(Answer):
         Literal["found", "not_archived", "target_not_archived", "not_proven", "not_read"],
         Field(
             description="not_archived: proven, no crawl searched has it; target_not_archived: an archived redirect "
-            "leads to url, which is not found; not_proven: nothing found, but a crawl could not be searched; not_read: "
-            "the search stopped early"
+            "leads to url, which is not found or not valid; not_proven: nothing found, but a crawl could not be "
+            "searched; not_read: the search stopped early"
         ),
     ]
     reason: Annotated[str, Field(description="why there is no page; empty if it was found")] = ""

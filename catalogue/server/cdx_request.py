@@ -90,7 +90,7 @@ def parse_filter(text: str) -> Filter:
             try:
                 pc.match_substring_regex(texts([""]), pattern)
             except pa.ArrowInvalid as error:
-                reason = str(error).rpartition(": ")[2]
+                reason = str(error).removeprefix("Invalid regular expression: ")
                 message = f"Invalid value for filter= param: {text[:200]} ({reason}; expressions are RE2's)"
                 raise QueryError(message) from error
     return found

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -230,19 +231,23 @@ def test_says_that_a_redirect_is_not_valid(opened: Opened, location: str) -> Non
         with pytest.raises(NotArchived) as raised:
             cat.get(url, crawls=OLD)
         assert cat.get(url, crawls=OLD, follow=False).status == 301
-    assert raised.value.exit_status == 1
+    assert (raised.value.exit_status, raised.value.target) == (1, location)  # the URL itself is archived
     message = f"{url} redirects to {location!r}, which is not a valid URL; to get the redirect itself, use follow=False"
     assert str(raised.value) == message
 
 
 def test_says_that_the_target_of_a_redirect_is_not_archived(opened: Opened) -> None:
-    gone = "https://gone.example/"
-    with opened(old=((START, TIMES[0], THERE), (THERE, TIMES[1], ""), (CITY, TIMES[0], gone))) as cat:
+    gone, urls = "https://gone.example/", [f"https://r.example/{number}" for number in range(12)]
+    chain = ((url, TIMES[0], target) for url, target in pairwise(urls))
+    with opened(old=((START, TIMES[0], THERE), (THERE, TIMES[1], ""), (CITY, TIMES[0], gone), *chain)) as cat:
         assert [each.url for each in cat.get(START, crawls=OLD).redirects] == [START]
         message = "the target of an archived redirect; to get the redirect itself, use follow=False"
         with pytest.raises(NotArchived, match=message):
             cat.get(CITY, crawls=OLD)
         assert cat.get(CITY, crawls=OLD, follow=False).status == 301
+        with pytest.raises(NotArchived, match="more than 10 redirects") as raised:
+            cat.get(urls[0], crawls=OLD)
+        assert raised.value.target == urls[-1]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def request_of(url: str = "example.com", **parameters: str) -> CdxRequest:
         ("to=2022-01-01", "Invalid value for to= param: 2022-01-01"),
         (f"closest={'1' * 15}", "Invalid value for closest= param: 1"),
         ("filter=~url:a)|(b", "Invalid value for filter= param: ~url:a)|(b"),
+        ("filter=~url:(?!b)", "Invalid value for filter= param: ~url:(?!b) (invalid perl operator: (?!;"),
         (f"filter={'a' * 3000}", "Invalid value for filter= param"),
         ("&".join(["filter=a"] * 51), "Invalid value for filter= param"),
         (f"fl={','.join(map(str, range(101)))}", "Invalid value for fl= param: there are more than 100"),
