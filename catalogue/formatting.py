@@ -150,7 +150,8 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 - any value of Arrow, DuckDB or 
             return int(value) if value == value.to_integral_value() else float(value)
         case datetime():
             time = in_utc(value)
-            return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds").replace("+00:00", "Z")
+            unit = "microseconds" if time.microsecond % 1000 else "milliseconds" if time.microsecond else "seconds"
+            return time.isoformat(timespec=unit).replace("+00:00", "Z")
         case bytes():
             return value.hex()
     return to_json(value.item()) if hasattr(value, "item") else str(value)  # a number of numpy, or any other object

@@ -177,9 +177,10 @@ def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         kind = array.type
         if pa.types.is_timestamp(kind):
-            unit = "s" if name == _INDEX_TIME and kind.unit == "ms" else kind.unit  # the index has whole seconds
             # strftime would look for UTC in the time zones of the system, which may have none.
-            written = array.cast(pa.timestamp(unit), safe=False).cast(pa.string())
+            written = array.cast(pa.timestamp(kind.unit)).cast(pa.string())
+            if name == _INDEX_TIME and kind.unit == "ms":
+                written = pc.replace_substring(written, ".000", "")  # the index has whole seconds
             zone = texts(["Z" if kind.tz else "", ""])
             arrays.append(pc.binary_join_element_wise(pc.replace_substring(written, " ", "T"), *zone))
         elif pa.types.is_binary(kind):
