@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import json
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -155,6 +156,12 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 - any value of Arrow, DuckDB or 
         case bytes():
             return value.hex()
     return to_json(value.item()) if hasattr(value, "item") else str(value)  # a number of numpy, or any other object
+
+
+def json_text(value: object) -> str:
+    """Return JSON on one line, also for readers to whom characters that JSON allows in strings are line ends."""
+    line = json.dumps(value, ensure_ascii=False)
+    return line.replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 class ReprMixin:
