@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import json
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -150,10 +151,17 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 - any value of Arrow, DuckDB or 
             return int(value) if value == value.to_integral_value() else float(value)
         case datetime():
             time = in_utc(value)
-            return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds").replace("+00:00", "Z")
+            unit = "microseconds" if time.microsecond % 1000 else "milliseconds" if time.microsecond else "seconds"
+            return time.isoformat(timespec=unit).replace("+00:00", "Z")
         case bytes():
             return value.hex()
     return to_json(value.item()) if hasattr(value, "item") else str(value)  # a number of numpy, or any other object
+
+
+def json_text(value: object) -> str:
+    """Return JSON on one line, also for readers to whom characters that JSON allows in strings are line ends."""
+    line = json.dumps(value, ensure_ascii=False)
+    return line.replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 class ReprMixin:

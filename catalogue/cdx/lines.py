@@ -36,6 +36,7 @@ COLUMNS = tuple(
 _NAMES = [f"{json.dumps(name)}: " for name in FIELDS]
 _BREAK = re.compile(r"[\s\x00-\x1f\x7f]")
 """Characters that would end a key or a line; valid keys contain none."""
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _MEDIA_TYPE = FIELDS["mime"]
 UNKNOWN_TYPE = "unk"
 """Media type where the server sent none; each line of the CDX index has one."""
@@ -77,9 +78,15 @@ def _record_id(digits: str) -> str:
 
 
 def _key(key: str | None) -> str:
-    if key is None:
-        return "-"
-    return _BREAK.sub(lambda found: "".join(f"%{byte:02x}" for byte in found[0].encode()), key)
+    return "-" if key is None else _BREAK.sub(_escape, key)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02x}" for byte in found[0].encode())
+
+
+def _text(values: Iterable[str]) -> str:
+    return _CONTROLS.sub(_escape, " ".join(values))
 
 
 def _object(values: list[str | int | None]) -> str:
@@ -110,7 +117,7 @@ class Output(enum.Enum):
     """Key, time and a JSON object."""
     JSON = "text/x-ndjson"
     TEXT = "text/plain"
-    """Values separated by blanks; ``-`` for missing ones."""
+    """Values separated by blanks; ``-`` for missing ones, and control characters are percent-encoded."""
 
 
 def fields_of(line: str) -> dict[str, str]:
@@ -152,7 +159,7 @@ def _write_json(line: str) -> str:
 _WRITERS: dict[Output, Callable[[str], str]] = {
     Output.CDXJ: _write_cdxj,
     Output.JSON: _write_json,
-    Output.TEXT: lambda line: " ".join(fields_of(line).values()),
+    Output.TEXT: lambda line: _text(fields_of(line).values()),
 }
 
 
@@ -171,7 +178,7 @@ def _selecting(output: Output, names: Sequence[str]) -> Callable[[str], str]:
     def write(line: str) -> str:
         fields = fields_of(line)
         if output is Output.TEXT:
-            return " ".join([fields.get(_RENAMED.get(name, name), "-") for name in names])
+            return _text(fields.get(_RENAMED.get(name, name), "-") for name in names)
         some = {name: fields[of] for name, of in selected.items() if of in fields}
         if output is Output.JSON:
             return json.dumps(some)

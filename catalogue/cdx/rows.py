@@ -33,12 +33,10 @@ from catalogue.parquet.arrow_arrays import (
     text,
     texts,
 )
+from catalogue.query.resolved_query import UNKNOWN, UNKNOWN_TEXTS
 
 _STATUS, _RECORD_ID, _NUMBERS = "status", "recordid", ("offset", "length")
 _REQUIRED = ("url", "filename")
-_UNKNOWN = ("", "-", "unk")
-"""Unknown values; the last one is a media type that the server did not send."""
-_UNKNOWN_TEXTS = texts(_UNKNOWN)
 _JSON = pa.schema([(name, pa.string()) for name in FIELDS])
 
 _CAPTURES = pa.schema([SCHEMA.field(name) for name in COLUMNS])
@@ -146,13 +144,13 @@ def _parsed(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
         parsed.append(values)
     columns = {}
     for name in FIELDS:
-        unknown = () if name in _REQUIRED else _UNKNOWN
+        unknown = () if name in _REQUIRED else UNKNOWN
         columns[name] = texts([None if (value := each.get(name)) in unknown else value for each in parsed])
     return columns
 
 
 def _known(values: pa.StringArray) -> pa.StringArray:
-    unknown = pc.is_in(values, value_set=_UNKNOWN_TEXTS)
+    unknown = pc.is_in(values, value_set=UNKNOWN_TEXTS)
     return pc.if_else(unknown, pa.nulls(1, pa.string())[0], values) if pc.any(unknown, min_count=0).as_py() else values
 
 
@@ -289,7 +287,7 @@ def _fault(crawl: str, line: bytes) -> str | None:
 
 _TEXT = r"[ !#-\[\]-~]*"
 """Characters that JSON does not escape."""
-_KNOWN = rf'(?!-?"){_TEXT}'
+_KNOWN = rf'(?!(?:-|unk)?"){_TEXT}'
 _NUMBER = r"(?:0|[1-9]\d{0,14})"
 _DATE = r"(?:(?:0[1-9]|1[0-2])(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])(?:29|30)|(?:0[13578]|1[02])31)"
 """Month and day, except leap days."""
@@ -332,7 +330,7 @@ def _plain(crawl: str) -> re.Pattern[bytes]:
     """Match valid lines that a conversion to a row and back does not change."""
     archive = rf"(?:common-crawl/)?crawl-data/{re.escape(crawl)}/segments/[!#-.0-\[\]-~]+/"
     pattern = (
-        rf'[!-~]+ {_TIME} {{"url": "{_TEXT}", "mime": "{_KNOWN}"{_optional("mime-detected")}'
+        rf'[!-~]+ {_TIME} {{"url": "{_TEXT}", "mime": "(?!-?"){_TEXT}"{_optional("mime-detected")}'
         rf'(?:, "status": "[1-9]\d\d")?{_optional("digest")}, "length": "{_NUMBER}", "offset": "{_NUMBER}", '
         rf'"filename": "{archive}(?:crawldiagnostics|robotstxt|warc)/{_TEXT}"'
         rf"{_optional('charset', 'languages', 'truncated', 'redirect')}"

@@ -19,6 +19,7 @@ from catalogue.cli.options import SUFFIXES, format_for
 from catalogue.cli.tables import table
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError
+from catalogue.formatting import json_text
 from catalogue.parquet.arrow_arrays import texts, without_zones
 from catalogue.store.locks import locked
 
@@ -116,16 +117,10 @@ def _write_json(batches: Iterable[pa.RecordBatch], file: IO[bytes], *, array: bo
     for batch in batches:
         rows = _texts(batch).to_pylist()
         if rows:
-            lines = between.join(_one_line(json.dumps(row, ensure_ascii=False)) for row in rows)
-            file.write(f"{between if count else lead}{lines}".encode())
+            file.write(f"{between if count else lead}{between.join(map(json_text, rows))}".encode())
         count += len(rows)
     file.write((end if count else "[]\n" if array else "").encode())
     return count
-
-
-def _one_line(line: str) -> str:
-    """Escape characters that JSON allows in strings, but that some readers treat as line ends."""
-    return line.replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _write_texts(batches: Iterable[pa.RecordBatch], file: IO[bytes], text_of: Callable[[pa.RecordBatch], bytes]) -> int:
@@ -177,9 +172,10 @@ def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         kind = array.type
         if pa.types.is_timestamp(kind):
-            unit = "s" if name == _INDEX_TIME and kind.unit == "ms" else kind.unit  # the index has whole seconds
             # strftime would look for UTC in the time zones of the system, which may have none.
-            written = array.cast(pa.timestamp(unit), safe=False).cast(pa.string())
+            written = array.cast(pa.timestamp(kind.unit)).cast(pa.string())
+            if name == _INDEX_TIME and kind.unit == "ms":
+                written = pc.replace_substring(written, ".000", "")  # the index has whole seconds
             zone = texts(["Z" if kind.tz else "", ""])
             arrays.append(pc.binary_join_element_wise(pc.replace_substring(written, " ", "T"), *zone))
         elif pa.types.is_binary(kind):

@@ -1,6 +1,5 @@
 """Tables and JSON on standard output."""
 
-import json
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ import click
 
 from catalogue.cli.messages import options_of_command, show
 from catalogue.commoncrawl.crawls import INDEX_NAMES
-from catalogue.formatting import join_first, plural, printable, size, to_json
+from catalogue.formatting import join_first, json_text, plural, printable, size, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -176,7 +175,7 @@ def _show_plans(plans: "Sequence[CrawlPlan]") -> None:
 
 
 def as_json(value: object) -> None:
-    click.echo(json.dumps(to_json(value), ensure_ascii=False))
+    click.echo(json_text(to_json(value)))
 
 
 def batches_of(

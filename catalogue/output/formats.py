@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from warcio.warcwriter import WARCWriter
 
 from catalogue.atomic_files import resume
 from catalogue.errors import BadRecord
-from catalogue.formatting import to_json
+from catalogue.formatting import json_text, to_json
 from catalogue.records.record import Record
 
 SUFFIXES = {"warc": ".warc.gz", "text": ".jsonl", "metadata": ".jsonl", "parquet": ".parquet", "payload": ""}
@@ -185,4 +184,4 @@ def _payload_name(record: Record) -> str:
 
 
 def json_line(values: Mapping[str, Any]) -> bytes:
-    return json.dumps(values, ensure_ascii=False).encode(errors="replace") + b"\n"
+    return json_text(values).encode(errors="replace") + b"\n"

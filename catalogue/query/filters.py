@@ -121,8 +121,8 @@ def time_bounds(first: Moment | None, last: Moment | None, *, clamp: bool = Fals
     Raises:
         QueryError: if a time is invalid, or the first is after the last.
     """
-    from_ms = None if first is None else _milliseconds(_span(str(first), clamp=clamp)[0])
-    to_ms = None if last is None else _milliseconds(_span(str(last), clamp=clamp)[1])
+    from_ms = None if first is None else _milliseconds(_span(str(first).strip(), clamp=clamp)[0])
+    to_ms = None if last is None else _milliseconds(_span(str(last).strip(), clamp=clamp)[1])
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise QueryError(f"the first time {first} is after the last time {last}; exchange them")
     return from_ms, to_ms

@@ -16,13 +16,15 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.commoncrawl.schema import SINCE
 from catalogue.errors import UnknownColumn
 from catalogue.formatting import closest_name
-from catalogue.parquet.arrow_arrays import integer, joined, moment, positions, text, texts, true_positions
+from catalogue.parquet.arrow_arrays import integer, joined, moment, positions, texts, true_positions
 from catalogue.parquet.model import ColumnChunk, Order, RowGroup, number
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.surt import EVERYTHING
 
-_STATUS, _MEDIA_TYPE = "fetch_status", "content_mime_type"
-_UNKNOWN_TYPE, _ZERO = text("unk"), integer(0, pa.int8())
+_STATUS, _ONE = "fetch_status", integer(1, pa.int8())
+UNKNOWN = ("", "-", "unk")
+"""Unknown texts; the last one is a media type that the server did not send."""
+UNKNOWN_TEXTS = texts(UNKNOWN)
 _NO_SCHEMA = pa.schema([])
 
 ALL_TYPED = SINCE["content_languages"]
@@ -49,6 +51,7 @@ CDX_COLUMNS = (
     "warc_record_id",
 )
 """The columns of a CDX line; by default, those of a query."""
+_MAY_BE_UNKNOWN = {"fetch_redirect", *(name for name in CDX_COLUMNS if name.startswith("content_"))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,13 +272,15 @@ class Residual:
 
 
 def without_unknown(name: str, values: pa.Array) -> pa.Array:
-    """Replace unknown statuses of Common Crawl's index, -1, and media types, ``unk``, by null."""
-    if name == _MEDIA_TYPE and len(values) and values.type == pa.string():
-        unknown = pc.equal(values, _UNKNOWN_TYPE)
-        return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
-    if name != _STATUS or not len(values) or not pa.types.is_signed_integer(values.type):
+    """Replace unknown values of Common Crawl's index by null, as those of CDX lines: also statuses below 1."""
+    if not len(values):
         return values
-    unknown = pc.less(values, _ZERO)
+    if name == _STATUS and pa.types.is_signed_integer(values.type):
+        unknown = pc.less(values, _ONE)
+    elif name in _MAY_BE_UNKNOWN and values.type == pa.string():
+        unknown = pc.is_in(values, value_set=UNKNOWN_TEXTS)
+    else:
+        return values
     return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
 
 

@@ -26,6 +26,7 @@ def frame_of(table: pa.Table) -> "pd.DataFrame":
         pa.int16(): pd.Int16Dtype(),
         pa.int32(): pd.Int32Dtype(),
         pa.int64(): pd.Int64Dtype(),
+        pa.uint64(): pd.UInt64Dtype(),
         pa.bool_(): pd.BooleanDtype(),
     }
     frame: pd.DataFrame = table.to_pandas(types_mapper=nullable.get)

@@ -15,18 +15,17 @@ import pyarrow as pa
 from starlette.datastructures import QueryParams
 
 from catalogue.captures import Captures
-from catalogue.commoncrawl.capture import digits_of, format_timestamp
-from catalogue.commoncrawl.crawls import AUTO, STORED, SUBSETS, select_subsets
+from catalogue.commoncrawl.capture import format_timestamp
+from catalogue.commoncrawl.crawls import AUTO, STORED, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.arguments import one_of
-from catalogue.query.filters import languages, media_types, statuses, time_bounds
+from catalogue.query.filters import time_bounds
 from catalogue.query.parameters import Interface, parameters_of, with_fields
 from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
-from catalogue.selection import subsets_of
 from catalogue.server.responses import check_memory
 from catalogue.session import Session
 from catalogue.surt import Match, parse_key_patterns
@@ -96,26 +95,6 @@ class Form:
         pairs += [("crawl", crawl) for crawl in (self.crawls if crawls is None else crawls)]
         return f"{path}?{urlencode([(name, value) for name, value in [*pairs, *fields.items()] if value])}"
 
-    def cdx_address(self, crawl: str) -> str:
-        """Return path and query string of the same query to the CDX API, as JSON lines."""
-        url, match = self["url"], self["match"]
-        if match == Match.PREFIX.value and url.endswith("*"):  # in the CDX API it would be a character
-            url, match = (url, "") if url == "*" else (url[:-1], match)
-        pairs = [("url", url), ("output", "json"), ("matchType", match)]
-        first, end = time_bounds(self["from"] or None, self["to"] or None)
-        pairs += [("from", digits_of(first))] if first is not None else []
-        pairs += [("to", digits_of(end - 1))] if end is not None else []
-        status, mime = statuses(self["status"] or None), media_types(self["mime"] or None)
-        pairs += [("filter", _cdx_filter("status", status, "x", "."))] if status else []
-        pairs += [("filter", _cdx_filter("mime-detected", mime, r"\*", ".*"))] if mime else []
-        if lang := languages(self["lang"] or None):
-            pairs.append(("filter", rf"~languages:(.*,)?({'|'.join(lang)})(,.*)?$"))
-        subsets = subsets_of([self["subset"]] if self["subset"] else (), status, [self["url"]])
-        if others := [subset for subset in SUBSETS if subset not in subsets]:
-            pairs.append(("filter", rf"!~filename:.*/({'|'.join(others)})/.*"))
-        pairs.append(("limit", str(self.limit)))
-        return f"/{crawl}-index?{urlencode([(name, value) for name, value in pairs if value])}"
-
 
 def parse_form(form: Form) -> Query | Form:
     """Return the query of all pages, or the form with errors."""
@@ -161,13 +140,6 @@ def _check_numbers(limit: str, page: str) -> None:
         raise QueryError(f"invalid page {page[:20]!r}; use 1 to {MAX_PAGE}, or the CDX API for more captures")
     if limit and not (limit.isascii() and limit.isdecimal() and 1 <= int(limit[:9]) <= MAX_LIMIT):
         raise QueryError(f"invalid limit {limit[:20]!r}; use 1 to {MAX_LIMIT:,}, or the CDX API for more")
-
-
-def _cdx_filter(field: str, values: tuple[str, ...], wildcard: str, expression: str) -> str:
-    found = [re.escape(value).replace(wildcard, expression) for value in values]
-    if found == [re.escape(values[0])]:
-        return f"={field}:{values[0]}"
-    return f"~{field}:{found[0]}" if len(found) == 1 else f"~{field}:({'|'.join(found)})$"
 
 
 def run_search(session: Session, form: Form, query: Query, more: Iterable[str] = ()) -> dict[str, Any]:

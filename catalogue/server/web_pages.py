@@ -310,7 +310,7 @@ def _result(form: Form, query: Query, found: dict[str, Any]) -> dict[str, Any]:
         "previous": form.address(page=str(form.page - 1)) if form.page > 1 else "",
         "next": form.address(page=str(form.page + 1)) if found["more"] and form.page < MAX_PAGE else "",
         "csv": form.address("/search.csv", limit=str(MAX_LIMIT)),
-        "cdx": form.cdx_address(one) if one and not (form["exact_url"] or form["unique"] or form["latest"]) else "",
+        "json": form.address("/api/query", order="", limit=str(MAX_LIMIT)),
         "site": _site(form, query),
         "report": f"/site?{urlencode({'url': form['url'], 'crawl': one})}" if one and _is_host(form["url"]) else "",
         "map": svg.draw_query(found["space"], found["plan"], limited=found["more"]) if found["space"] else None,

@@ -172,7 +172,7 @@ def _by_form(typed: str) -> tuple[Match, str]:
     if "*" in below[:-1]:
         raise _Refused("has a * that is neither its last character nor the *. before a host; %2A is a plain asterisk")
     if below != rest:
-        if below.endswith(".*") and {*below}.isdisjoint("/?#"):
+        if rest.endswith(".*") and {*below}.isdisjoint("/?#"):
             raise _Refused(f"{_NO_TLD}{_proposed_domains(f'*.{below[:-1]}', '')}")
         host = below.removesuffix("*").removesuffix("/")
         if below not in {host, f"{host}/", f"{host}/*"} or not {*host}.isdisjoint("/?#"):

@@ -118,6 +118,7 @@ def test_filters_compare_by_column_type(tmp_path: Path) -> None:
         "price": pa.array([Decimal("1.40"), Decimal("1.44"), Decimal("12.00")], pa.decimal128(7, 2)),
         "small": pa.array([9, 10, 200], pa.uint8()),
         "huge": pa.array([1, 2, 2**64 - 1], pa.uint64()),
+        "known": pa.array([1, None, 2**64 - 1], pa.uint64()),
         "day": pa.array([time.date() for time in times]),
         "moment": pa.array(times, pa.timestamp("us")),
         "instant": pa.array(times, pa.timestamp("ns", "UTC")),
@@ -128,6 +129,7 @@ def test_filters_compare_by_column_type(tmp_path: Path) -> None:
     types_of(tmp_path / "source", "a", **columns)
     with harvested(tmp_path, "t/a") as cat:
         found = cat.captures("*").to_arrow()
+        assert int(cat.captures("*").to_pandas()["known"][2]) == 2**64 - 1
         kinds = {"small": pa.int64(), "half": pa.float32()}
         for name, column in columns.items():
             assert found.schema.field(name).type == kinds.get(name, column.type), name

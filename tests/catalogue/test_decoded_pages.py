@@ -14,7 +14,7 @@ from tests.support.cdx_sources import Archived, write_source
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL
 
-PAGE = "<html><head><title>Été</title></head><body><p>Le café <a href=/é>ouvert</a></p></body></html>".encode()
+PAGE = "<html><head><title>Été&#x2028;x</title></head><body><p>Le café <a href=/é>ouvert</a></p></body></html>".encode()
 WINDOWS = PAGE.decode().encode("cp1252")
 TEXT, KIND = "Le café ouvert", "text/html; charset=utf-8"
 PDF = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj"

@@ -113,13 +113,18 @@ def test_captures_whose_place_is_unknown_are_listed_but_not_fetched(tmp_path: Pa
     assert [url for _, url, _ in records_in(tmp_path / "found.warc.gz")] == ["https://example.com/new"]
 
 
-@pytest.mark.parametrize("status", [-1, None])
-def test_unknown_status_of_parquet_files_is_no_conflict(tmp_path: Path, status: int | None) -> None:
-    statuses = pa.array([status], pa.int16())
-    write_records(tmp_path / "mirror", [(URL, TIME, answer(OK, BODY))], fetch_status=statuses)
+@pytest.mark.parametrize(("status", "unknown"), [(-1, ""), (0, "-"), (None, "unk")])
+def test_unknown_values_of_parquet_files_are_null_and_no_conflict(
+    tmp_path: Path, status: int | None, unknown: str
+) -> None:
+    statuses, texts = pa.array([status], pa.int16()), pa.array([unknown])
+    columns = [name for name in COMPARED.values() if name not in {"url", "fetch_status"}]
+    more = dict.fromkeys([*columns, "fetch_redirect"], texts) | {"fetch_status": statuses}
+    write_records(tmp_path / "mirror", [(URL, TIME, answer(OK, BODY))], **more)
     data, settings = harvest(tmp_path / "mirror", tmp_path)
     run = Command(data, settings.source, tmp_path)
-    assert run("query", "example.com", "--crawl", CRAWL).json_lines()[0]["fetch_status"] is None
+    (row,) = run("query", "example.com", "--crawl", CRAWL).json_lines()
+    assert [name for name in more if row[name] is not None] == []
     assert len(run("query", "example.com", "--where", "fetch_status IS NULL", "--columns", "url").json_lines()) == 1
     assert run("query", "example.com", "--where", "fetch_status < 200", "--columns", "url").out == ""
     got = run("get", "example.com", "--crawl", CRAWL)

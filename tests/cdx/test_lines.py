@@ -108,6 +108,8 @@ def test_writes_one_line_for_any_text(text: str) -> None:
     url = f"https://example.com/{text}"
     assert json.loads(fields)["url"] == (url if url.isascii() else quote(url, safe=":/"))
     assert json.loads(fields)["languages"] == text
+    assert [each.isprintable() for each in written(row, output=Output.TEXT)] == [True]
+    assert [each.isprintable() for each in written(row, output=Output.TEXT, fields=["languages"])] == [True]
 
 
 def test_key_has_no_blanks() -> None:

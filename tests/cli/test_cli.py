@@ -87,6 +87,7 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("plan x.com --where 'url_host_tld = com'", "a crawl adds; write text in single quotes"),
         ("plan x.com --where 'nofun(fetch_status) = 1'", "Function with name nofun does not exist"),
         ("plan '*.grayline.*'", "the top-level domain; list them: '*.grayline.com' '*.grayline.org'"),
+        ("plan '*.*'", "the top-level domain; list them: '*.com' '*.org'"),
         ("plan 'http://grayline.*'", "the top-level domain; list them: 'grayline.com/*' 'grayline.org/*'"),
         ("plan 'http://192.168.0.*'", "list the addresses; patterns look like"),
         *(

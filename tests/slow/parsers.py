@@ -230,7 +230,6 @@ def search_form(data: bytes) -> None:
         assert all(0 < len(message) < _LONGEST for message in found.errors.values())
         return
     assert parse_qsl(form.address().partition("?")[2])
-    parse_request(parse_qsl(form.cdx_address("CC-MAIN-2022-05").partition("?")[2]))
 
 
 @parser(WrongRange)
