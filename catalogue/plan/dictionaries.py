@@ -92,7 +92,7 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
     found = collect_values(pages, query.table).ruled_out(query) if pages else set()
     missing = {}
     for file, group in left:
-        place, tested = (file.path, group.ordinal), names if is_untyped(file.file.crawl, group) else typed
+        place, tested = (file.path, group.ordinal), names if is_untyped(file.file.crawl) else typed
         parts = [*_missing(group, tested, known.get(place, frozenset()))]
         if parts and place not in fetched:
             missing[place] = file, parts

@@ -97,7 +97,7 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool)
     for file in files:
         found: list[Choice] = []
         for group in file.footer.row_groups:
-            planned = query.of(untyped=is_untyped(file.file.crawl, group))
+            planned = query.of(untyped=is_untyped(file.file.crawl))
             if not (planned.keys_decide or might_match(planned, group)):  # choose_pages() compares keys, too
                 continue
             choice = choose_pages(planned, file, group, rare=rare)
@@ -231,7 +231,7 @@ class _Odds:
 
 
 def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> PlannedRowGroup | Awaited:
-    untyped = is_untyped(choice.metadata.file.crawl, choice.group)
+    untyped = is_untyped(choice.metadata.file.crawl)
     query = query.of(untyped=untyped)
     with_ends = query.table != COMMON_CRAWL  # the row numbers of its writers are correct
     reads = tuple(

@@ -165,10 +165,9 @@ class ResolvedQuery:
         return self.limit is not None and not self.ordered
 
 
-def is_untyped(crawl: str, group: RowGroup) -> bool:
-    """Return whether rows may have no detected media type, and their crawl may lack them."""
-    chunk = group.chunks.get("content_mime_detected")
-    return crawl < ALL_TYPED and (chunk is None or chunk.null_count != 0)
+def is_untyped(crawl: str) -> bool:
+    """Return whether declared media types replace detected ones that a crawl may lack."""
+    return crawl < ALL_TYPED
 
 
 def might_match(query: ResolvedQuery, group: RowGroup) -> bool:

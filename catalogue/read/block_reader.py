@@ -19,7 +19,7 @@ from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.key_intervals import ALL_KEYS, KeyIntervals
-from catalogue.query.resolved_query import ALL_TYPED, Matching, Residual
+from catalogue.query.resolved_query import Matching, Residual, is_untyped
 from catalogue.read.key_order import Piece
 from catalogue.read.prefetch import IN_FLIGHT
 from catalogue.read.streams import ReadEvents
@@ -151,7 +151,7 @@ def _matching(
     subsets = texts(planned.subsets)
     for block, found in _found(blocks, planned.intervals, least):
         rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
-        matching, _ = residuals[planned.crawl < ALL_TYPED].keep(rows)
+        matching, _ = residuals[is_untyped(planned.crawl)].keep(rows)
         if {*SUBSETS}.difference(planned.subsets):
             matching = matching.filter(pc.is_in(matching.column("subset"), value_set=subsets))
         if matching.num_rows:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TABLES_FOLDER, STATE_NAME = "tables", "state.json"
 
-_LAYOUT = 6
+_LAYOUT = 7
 """A state of another version is made again; so are tables with another magic number."""
 
 TABLE = {
