@@ -64,7 +64,7 @@ def rows(cat: Catalogue, newest: str, index: str, pattern: str = "*.com") -> pa.
 @pytest.mark.parametrize(
     ("index", "end", "kind"), [*((*each, Kind.FLIPPED_BIT) for each in FILES), (*FILES[1], Kind.OTHER_OBJECT)]
 )
-def test_queries_work_again_after_damaged_responses(  # noqa: PLR0917 - fixtures
+def test_queries_work_again_after_damaged_responses(
     columnar: Catalogue, data: Path, reading: Settings, damage: Damage, newest: str, index: str, end: str, kind: Kind
 ) -> None:
     with catalogue.open(data, settings=reading) as cat:
