@@ -120,7 +120,7 @@ def _read(
     try:
         return convert(read_record(capture, member))
     except FormatError as error:
-        if source and isinstance(error.__cause__, BadManifest):  # only the response may be damaged
+        if source and isinstance(error.__cause__, BadManifest):  # the response may be damaged
             (again,) = _fetch(RecordFetch(capture.filename, capture.range, (capture,)), source)
             return again if isinstance(again, FailedRecord) else _read(*again, convert, None)
         return _failed(capture, str(error), permanent=not isinstance(error, BadDocument) or error.permanent)
