@@ -50,8 +50,11 @@ def compare_with_source(path: str, store: Store, dataset: Dataset, source: Polit
         return
     indexes = written_indexes(store, path, stored)
     for host in source.hosts_of(path):
+        compared = path, stored, indexes, host, dataset.key, stored.version
         try:
-            has_footer, different = compare_file(path, stored, indexes, host, dataset.key, stored.version)
+            has_footer, different = compare_file(*compared)
+            if different or not has_footer:  # the response may be damaged
+                has_footer, different = compare_file(*compared)
         except FileChanged as error:
             what = f"it has changed at the source since it was harvested: {error}"
         except NotFound:

@@ -248,7 +248,14 @@ def check_source(receipt: Receipt, session: Session, report: Callable[[Progress]
         return None if hashlib.sha256(response.body).hexdigest() == read.sha256 else f"{place} was changed"
 
     executor = ThreadPoolExecutor(source.connections, thread_name_prefix="verify")
-    found = map_in_order(executor, check, reads, limit=_IN_FLIGHT, weight=lambda read: read.end - read.start)
+    # A response may be damaged, so a second one confirms a problem.
+    found = map_in_order(
+        executor,
+        lambda read: check(read) and check(read),
+        reads,
+        limit=_IN_FLIGHT,
+        weight=lambda read: read.end - read.start,
+    )
     try:
         with closing(found), session.reporting(report, "ranges") as advance:
             for problem in found:

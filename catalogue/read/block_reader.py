@@ -14,7 +14,7 @@ from catalogue.cdx.blocks import Block, FoundLines, inflate_blocks
 from catalogue.cdx.cluster import BlockRead
 from catalogue.cdx.rows import captures_of
 from catalogue.commoncrawl.crawls import CDX, SUBSETS
-from catalogue.errors import UNUSABLE, BadCdx, CatalogueError, FileChanged
+from catalogue.errors import UNUSABLE, CatalogueError, FileChanged
 from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
@@ -130,16 +130,17 @@ def blocks_of(
     """
     planned, read, done = request.planned, request.read, 0
     for is_last in (False, True):
-        found = inflate_blocks(planned.blocks, read, response.body, response.total_size, intervals)
         try:
+            if is_last:
+                response = source.get(read.path, read.range, pin=response.version)
+            found = inflate_blocks(planned.blocks, read, response.body, response.total_size, intervals)
             for block in islice(found, done, None):
                 yield block
                 done += 1
-        except BadCdx as error:
+        except UNUSABLE as error:
             if is_last or not drop_cached(source, read.path, response.version, [read.range]):
                 events.note_failure(planned.crawl, CDX, error)
                 raise
-            response = source.get(read.path, read.range, pin=response.version)
         else:
             return
 

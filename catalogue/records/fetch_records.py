@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import (
     BadDocument,
+    BadManifest,
     Blocked,
     CatalogueError,
     Forbidden,
@@ -78,7 +79,7 @@ def fetch_records(
     """
 
     def read(member: tuple[Capture, bytes] | FailedRecord) -> _Converted | FailedRecord:
-        return member if isinstance(member, FailedRecord) else _read(*member, convert)
+        return member if isinstance(member, FailedRecord) else _read(*member, convert, source)
 
     cores = os.cpu_count() or 1
     fetching = ThreadPoolExecutor(source.connections, thread_name_prefix="fetch")
@@ -113,10 +114,15 @@ def get_bytes(source: Source, capture: Capture, place: ByteRange) -> bytes:
         return source.get(f"{capture.old_folder}{capture.filename}", place).body
 
 
-def _read(capture: Capture, member: bytes, convert: Callable[[Record], _Converted]) -> _Converted | FailedRecord:
+def _read(
+    capture: Capture, member: bytes, convert: Callable[[Record], _Converted], source: Source | None
+) -> _Converted | FailedRecord:
     try:
         return convert(read_record(capture, member))
     except FormatError as error:
+        if source and isinstance(error.__cause__, BadManifest):  # the response may be damaged
+            (again,) = _fetch(RecordFetch(capture.filename, capture.range, (capture,)), source)
+            return again if isinstance(again, FailedRecord) else _read(*again, convert, None)
         return _failed(capture, str(error), permanent=not isinstance(error, BadDocument) or error.permanent)
     except (CatalogueError, MemoryError):
         raise

@@ -20,7 +20,7 @@ from catalogue.output.ledger import Ledger
 from catalogue.settings import Settings
 from tests.conftest import once
 from tests.support.commands import Command
-from tests.support.faults import FaultServer
+from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.rot import flip
 
 
@@ -133,6 +133,19 @@ def test_finds_each_changed_byte_of_the_source(answered: Path, data: st.DataObje
         file.write_bytes(content)
     assert len(found) >= 1
     assert all(each.startswith(read.path) and "was changed" in each for each in found)
+
+
+def test_a_damaged_response_is_no_change(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
+    def second(request: Request) -> Fault | None:
+        """Damage the first response after the query."""
+        return Fault(Kind.FLIPPED_BIT) if request.attempt == 1 and "/cdx-" in request.path else None
+
+    with FaultServer(whole_mirror, script=second) as server:
+        run = Command(tmp_path / "data", server.url, tmp_path)
+        words = ("query", "example.com", "--crawl", crawl, "--index", "cdx", "-o", "a.jsonl")
+        assert run(*words, "--receipt", "a.receipt").status == 0
+        assert run("verify", "a.receipt", "--read-source").status == 0
+        assert any(each.fault for each in server.settle())
 
 
 def test_reports_files_of_another_length_or_missing_and_another_answer(answered: Path) -> None:

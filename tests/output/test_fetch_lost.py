@@ -29,6 +29,7 @@ from catalogue.source.open import open_source
 from tests.support.amounts import in_soak
 from tests.support.archives import warc
 from tests.support.commands import Command
+from tests.support.faults import FaultServer, Kind, first
 from tests.support.fetched import check, many_rows, records_in
 
 Rows = list[dict[str, Any]]
@@ -73,6 +74,17 @@ def test_reports_defective_records_and_does_not_write_them(
             again = cat.fetch(rows, tmp_path / "out.warc.gz")
             assert again.failed.keys() == bad.keys()
             assert len(server.log) == before  # permanent failures are not requested again
+
+
+def test_requests_damaged_responses_once_more(harvested_data: Path, mirror: Path, tmp_path: Path, rows: Rows) -> None:
+    rows = [*{row["warc_filename"]: row for row in rows}.values()]
+    with FaultServer(mirror, script=first(1, Kind.FLIPPED_BIT)) as server:
+        settings = Settings(source=server.url, cache=tmp_path / "cache")
+        with catalogue.open(harvested_data, settings=settings) as cat:
+            done = cat.fetch(rows, tmp_path / "out.warc.gz")
+        assert (done.records, done.failed) == (len(rows), {})
+        assert server.requests == 2 * len(rows)
+    check(tmp_path / "out.warc.gz")
 
 
 def test_remembers_failures_of_the_same_capture_only(settings: Settings, tmp_path: Path, rows: Rows) -> None:
