@@ -56,6 +56,7 @@ WRITERS = {
     writer.name: writer
     for writer in (
         Writer("harvest", "empty", ("harvest", "--crawl", f"{OLD}..{NEWEST}", "--yes"), output=False),
+        Writer("harvest blocks", "old", ("harvest", "--crawl", NEWEST, "--index", "cdx"), output=False),
         Writer("harvest pages", "old", ("harvest", "--crawl", NEWEST, "--rate", "900", "--pages"), output=False),
         Writer("backfill", "old", ("backfill",), output=False),
         Writer("pull", "old", ("pull", "{snapshot}"), output=False),
@@ -211,6 +212,8 @@ class World:
         shown = self._database()
         for view in ("files", "crawls") if writer.output else VIEWS:
             assert shown[view] == right.shown[view], f"run again {view} differs"
+        left = {name for name in Image.of(self.work).files if name.endswith((".part", ".values", ".parquet"))}
+        assert left <= right.image.files.keys(), "run again a temporary file is left"
 
 
 @contextmanager
