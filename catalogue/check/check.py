@@ -197,6 +197,7 @@ def _check_values(
     checked = Checked()
     progress = Progress("check", sum(map(session.store.count, TABLES)), 0)
     report(progress)
+    before = session.store.state(), session.store.index_state()
     versions: dict[str, object] = {}
     for table in TABLES:
         checked.values[table] = 0
@@ -215,6 +216,8 @@ def _check_values(
                 versions[key] = version
             if problem := _DAMAGED[table] if version is None else _misplaced(table, key, version, dataset, versions):
                 checked.findings.append(Finding(table, str(key), problem, _definition(str(key), session)))
+    if checked.findings and before != (session.store.state(), session.store.index_state()):
+        raise differences.changed_during_check(session.store)  # tables were read one after the other
     report(progress)
     return checked
 
@@ -236,7 +239,8 @@ def _check_lists(session: Session, checked: Checked, crawls: set[str] | None, *,
             problem = str(error).partition("; run: ")[0]
             checked.findings.append(Finding("blocks", LISTS + crawl, problem, REPAIR))
             if repair:
-                forget_list(session.store, crawl)
+                with session.store.harvesting(crawl):
+                    forget_list(session.store, crawl)
                 checked.harvests.append(f"catalogue harvest --crawl {crawl} --index cdx")
         checked.values["blocks"] = checked.values.get("blocks", 0) + 1
 

@@ -17,6 +17,10 @@ from catalogue.store.database import Store
 _FEWEST = 10
 
 
+def changed_during_check(store: Store) -> StoreLocked:
+    return StoreLocked(f"another process changed {store.path} during the check; run it again when that process is done")
+
+
 def rebuild(path: Path, store: Store, dataset: Dataset) -> None:
     """Build the database without the old one, with the column chunks that it had."""
     crawls: list[tuple[str]] = []
@@ -30,6 +34,7 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
 
     Raises:
         DiskFailed: if it cannot be updated for lack of space or permission.
+        StoreLocked: if another process changes the store.
     """
     try:
         refresh(path, store, dataset)
@@ -38,6 +43,7 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
             for (table,) in tables.fetchall():  # every column of every row
                 connection.execute(f"CREATE OR REPLACE TEMP TABLE copy AS FROM derived.{table}")
             connection.execute("DROP TABLE temp.copy")
+            state = connection.execute("SELECT value FROM derived.meta WHERE key = 'store'").fetchone()
             shown = dict(connection.execute("SELECT path, version FROM derived.files").fetchall())
             failed = {each for (each,) in connection.execute("SELECT path FROM derived.failures").fetchall()}
             wrong = connection.execute(
@@ -53,6 +59,8 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
         yield f"it cannot be read: {first_paragraph(cause)}"
         return
     stored = store.versions("files", store.keys("files"))
+    if state != (store.state(),):
+        raise changed_during_check(store)
     for path_ in sorted(stored.keys() | shown.keys()):
         if path_ not in shown and dataset.file(path_) and path_ not in failed:
             yield f"{path_} is missing"

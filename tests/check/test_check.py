@@ -3,7 +3,9 @@
 import re
 import shutil
 import sqlite3
+import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -17,7 +19,7 @@ from catalogue.check.check import Share
 from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, manifest_path
 from catalogue.demo import LoopbackServer
-from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.errors import IncompleteAnswer, QueryError, StoreLocked
 from catalogue.formatting import size
 from catalogue.metadata_db.connection import statement
 from catalogue.metadata_db.differences import intruders as intruders_of
@@ -67,6 +69,23 @@ def test_harvested_stores_are_valid_and_checked_by_crawl(untaught_data: Path, mi
         assert done.findings == []
         assert 0 < done.values["files"] < files
         assert [finding.key for finding in cat.check("latest").findings] == [rotten]
+
+
+def test_change_by_another_process_is_no_finding(cat: Catalogue) -> None:
+    with Store(cat.session.data / STORE) as store:
+
+        def change() -> None:
+            for path in store.keys("files"):
+                stored = store.get("files", path)
+                assert stored
+                store.put("files", [(path, replace(stored, last_modified=f"{stored.last_modified}+"))])
+
+        change()
+        changes = [change]  # between the update of the database and the comparison
+        sys.addaudithook(lambda event, _: changes.pop()() if event == "shutil.rmtree" and changes else None)
+        with pytest.raises(StoreLocked, match="during the check; run it again"):
+            cat.check()
+    assert not cat.check().findings
 
 
 def test_names_each_flipped_value_and_no_other(cat: Catalogue) -> None:
