@@ -242,6 +242,8 @@ def test_damaged_files_are_found_and_dropped(cat: Catalogue, mirror: Path, tmp_p
     plan = asks("plan", "example.com", "--crawl", CRAWL, "--json")
     assert plan.json()["searches"] == 1
     assert "cannot be used" in plan.err
+    with cat.session.store.harvesting(CRAWL):
+        assert asks("check", "--repair").status == 75
     assert f"run: catalogue harvest --crawl {CRAWL} --index cdx" in asks("check", "--repair").err
     assert not stored.exists()
     assert asks("check").status == 0
