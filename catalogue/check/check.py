@@ -197,7 +197,7 @@ def _check_values(
     checked = Checked()
     progress = Progress("check", sum(map(session.store.count, TABLES)), 0)
     report(progress)
-    before = session.store.state(), session.store.index_state()
+    before, misplaced = (session.store.state(), session.store.index_state()), False
     versions: dict[str, object] = {}
     for table in TABLES:
         checked.values[table] = 0
@@ -216,7 +216,8 @@ def _check_values(
                 versions[key] = version
             if problem := _DAMAGED[table] if version is None else _misplaced(table, key, version, dataset, versions):
                 checked.findings.append(Finding(table, str(key), problem, _definition(str(key), session)))
-    if checked.findings and before != (session.store.state(), session.store.index_state()):
+                misplaced |= version is not None
+    if misplaced and before != (session.store.state(), session.store.index_state()):
         raise differences.changed_during_check(session.store)  # tables were read one after the other
     report(progress)
     return checked

@@ -71,20 +71,24 @@ def test_harvested_stores_are_valid_and_checked_by_crawl(untaught_data: Path, mi
         assert [finding.key for finding in cat.check("latest").findings] == [rotten]
 
 
-def test_change_by_another_process_is_no_finding(cat: Catalogue) -> None:
-    with Store(cat.session.data / STORE) as store:
+@pytest.mark.parametrize("event", ["sqlite3.connect", "shutil.rmtree"])  # before a table is read; after an update
+def test_change_by_another_process_is_no_finding(cat: Catalogue, event: str) -> None:
+    with Store(cat.session.store.path) as store:
+        path = store.keys("files")[0]
+        index = f"{path.replace('part-0', 'part-9')}#0"
+        stored = store.get("files", path)
+        assert stored
 
         def change() -> None:
-            for path in store.keys("files"):
-                stored = store.get("files", path)
-                assert stored
-                store.put("files", [(path, replace(stored, last_modified=f"{stored.last_modified}+"))])
+            store.put("files", [(path, replace(stored, last_modified=event))])
+            store.put("indexes", [(index, stored)])
 
-        change()
-        changes = [change]  # between the update of the database and the comparison
-        sys.addaudithook(lambda event, _: changes.pop()() if event == "shutil.rmtree" and changes else None)
+        store.put("files", [(path, stored)])  # so that the database is updated
+        changes = [change]
+        sys.addaudithook(lambda each, _: changes.pop()() if each == event and changes else None)
         with pytest.raises(StoreLocked, match="during the check; run it again"):
             cat.check()
+        store.delete("indexes", [index])
     assert not cat.check().findings
 
 
