@@ -12,13 +12,14 @@ from zlib import crc32
 
 from benchmarks.crawls import CRAWL
 from benchmarks.report import table
-from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
+from catalogue.cdx.cluster import BlockList, parse_blocks
 from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor, predict_from
 from catalogue.cdx.usual_shares import PAGES
-from catalogue.source.folder import FolderSource
+from catalogue.source.open import FolderSource
 from catalogue.source.rate_limit import Clock, Limiter, Policy
 from catalogue.source.retry import PoliteSource
 from catalogue.surt import exact_interval
+from tests.support.block_lists import write_list
 
 _BLOCKS, _FEWER_BLOCKS, _SEARCHES = 1_200_000, 300_000, 100
 _SUBSETS = {"warc": (0.78, 10), "crawldiagnostics": (0.18, 2), "robotstxt": (0.04, 1)}
@@ -103,9 +104,7 @@ def row_groups(blocks: BlockList, subsets: Iterable[str] = tuple(_SUBSETS)) -> I
 def in_folder(data: bytes) -> Iterator[FolderSource]:
     """Write a list to a temporary folder."""
     with TemporaryDirectory() as folder:
-        path = Path(folder) / list_path(CRAWL)
-        path.parent.mkdir(parents=True)
-        path.write_bytes(data)
+        write_list(Path(folder), data, CRAWL)
         yield FolderSource(Path(folder))
 
 

@@ -19,13 +19,12 @@ from catalogue.progress import Bars, Report
 from catalogue.progress import bars as bars_of
 from catalogue.read.streams import Turns
 from catalogue.settings import STORE_NAME, Settings
-from catalogue.source.cache import CachedSource, RangeCache
+from catalogue.source.cache import CachedSource, RangeCache, SharedSource
 from catalogue.source.observe import Observer, RequestLimit
 from catalogue.source.open import open_source
 from catalogue.source.parallel import RequestThreads
 from catalogue.source.rate_limit import Clock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
-from catalogue.source.shared_requests import SharedSource
 from catalogue.store.database import Store
 from catalogue.store.locks import remote_kind
 from catalogue.store.schema import unwritable
@@ -355,8 +354,7 @@ class Session:
     def workers(self) -> "Workers | None":
         if self.executor is None:
             return None
-        from catalogue.read.dask_cluster import machines_and_tasks
-        from catalogue.read.workers import Workers
+        from catalogue.read.workers import Workers, machines_and_tasks
 
         machines, at_once = machines_and_tasks(self.executor)
         settings = self.machine_settings(machines, -(-at_once // machines))

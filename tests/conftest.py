@@ -19,7 +19,7 @@ from filelock import FileLock
 from hypothesis import settings as trying
 
 import catalogue
-from catalogue.demo import Miniature
+from catalogue.demo import LoopbackServer, Miniature
 from catalogue.settings import Settings
 from tests.support import canaries
 from tests.support.amounts import EXAMPLES, leave_for_soak
@@ -231,6 +231,13 @@ def harvested(
     data = Path(copytree(untaught_data, tmp_path_factory.mktemp("open") / "data"))
     with catalogue.open(data, settings=settings) as cat:
         yield cat
+
+
+@pytest.fixture
+def server(mirror: Path) -> Iterator[LoopbackServer]:
+    """A server of the mirror, which logs requests."""
+    with LoopbackServer(mirror) as running:
+        yield running
 
 
 @pytest.fixture

@@ -104,27 +104,14 @@ class ClusterSearch:
     """Searches of one version of a list of blocks, for one thread."""
 
     def __init__(
-        self,
-        source: PoliteSource,
-        crawl: str,
-        *,
-        known: KnownLines | None = None,
-        predict: Predictor = USUAL,
-        shards: int | None = None,
-        check_end: bool = False,
+        self, source: PoliteSource, crawl: str, *, known: KnownLines | None = None, predict: Predictor = USUAL
     ) -> None:
-        """Take lines that earlier searches read, and a prediction, which makes searches shorter.
-
-        A list that is shorter than ``shards``, if known, is an error. If it is unknown, ``check_end`` counts the shards
-        by the list of files when the last block is used.
-        """
+        """Take lines that earlier searches read, and a prediction, which makes searches shorter."""
         self.crawl = crawl
         self._path = list_path(crawl)
         self._source = source
         self._known = known
         self.predict = predict
-        self._shards = shards
-        self._check_end = check_end
         self.bytes = 0
 
     @property
@@ -139,6 +126,8 @@ class ClusterSearch:
 
     def find(self, interval: KeyInterval) -> BlockList:
         """Return the part of the list that has all blocks of an interval; see ``BlockList.blocks_for``.
+
+        When the last block is used, the shards are counted by the list of files: the list may be shorter.
 
         Raises:
             BadCdx: if the list is invalid.
@@ -157,7 +146,7 @@ class ClusterSearch:
         return self.known.list(start, end)
 
     def _is_unchecked_end(self, border: int) -> bool:
-        return self._check_end and border == self.known.version.size and self.known.shards is None
+        return border == self.known.version.size and self.known.shards is None
 
     def knows(self, interval: KeyInterval) -> bool:
         """Return whether ``find`` makes no request."""
@@ -178,7 +167,7 @@ class ClusterSearch:
         size = response.total_size
         if size > MAX_LIST:
             raise BadCdx(f"{self._path} has {size:,} bytes; at most {MAX_LIST:,} are accepted")
-        known = KnownLines(self.crawl, response.version, shards=self._shards)
+        known = KnownLines(self.crawl, response.version)
         known.add_part(response.start, response.body)
         self._known = known
         return known

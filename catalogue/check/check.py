@@ -16,8 +16,13 @@ from catalogue.commoncrawl.crawls import CrawlWords, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
 from catalogue.formatting import ReprMixin, parse_size, plural, size
-from catalogue.metadata_db import differences
-from catalogue.metadata_db.refresh import refresh
+from catalogue.metadata_db.refresh import (
+    changed_during_check,
+    database_problems,
+    rebuild_database,
+    refresh,
+    suspect_files,
+)
 from catalogue.progress import Progress
 from catalogue.query.arguments import several
 from catalogue.selection import select_stored
@@ -218,7 +223,7 @@ def _check_values(
                 checked.findings.append(Finding(table, str(key), problem, _definition(str(key), session)))
                 misplaced |= version is not None
     if misplaced and before != (session.store.state(), session.store.index_state()):
-        raise differences.changed_during_check(session.store)  # tables were read one after the other
+        raise changed_during_check(session.store)  # tables were read one after the other
     report(progress)
     return checked
 
@@ -299,15 +304,15 @@ class _Check:
         path = self.session.writable_database(changes=repair)
         if repair:
             remake_tables(self.session.writable_tables(), store, dataset)
-            differences.rebuild(path, store, dataset)
+            rebuild_database(path, store, dataset)
         for name in damaged_tables(self.session.writable_tables()):
             checked.findings.append(Finding("catalogue", "", f"{TABLES_FOLDER}/{name} is damaged"))
-        for problem in differences.problems(path, store, dataset):
+        for problem in database_problems(path, store, dataset):
             checked.findings.append(Finding("catalogue", "", f"{path.name} differs from the store: {problem}"))
         checked.catalogue = True
         if dataset != COMMON_CRAWL or checked.findings:
             return
-        suspects = dict(differences.suspects(path, store))
+        suspects = dict(suspect_files(path, store))
         chosen = [each for each in suspects if self.crawls is None or _crawl_of("files", each, dataset) in self.crawls]
         for each in chosen:
             what = f"{suspects[each]}; the source may have sent the wrong file"
@@ -352,8 +357,12 @@ class _Check:
             executor.shutdown(wait=False, cancel_futures=True)
 
 
+_OF_BLOCKS = {"documents": (LISTS,), "facts": (SEARCHES, SHARDS)}
+"""Prefixes of the keys of values about lists of blocks, by table."""
+
+
 def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
-    if _is_of_blocks(table, key):
+    if any(map(key.startswith, _OF_BLOCKS.get(table, ()))):
         return key.partition("/")[2]
     if table == "documents":
         return next(iter(manifests([key])), None) if dataset == COMMON_CRAWL else None
@@ -362,25 +371,17 @@ def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
     return file.crawl if file else None
 
 
-def _is_of_blocks(table: str, key: str) -> bool:
-    prefixes = {"documents": (LISTS,), "facts": (SEARCHES, SHARDS)}.get(table, ())
-    return key.startswith(prefixes) if prefixes else False
-
-
 def _misplaced(
     table: str, key: str, version: object, dataset: Dataset | None, versions: Mapping[str, object]
 ) -> str | None:
     """Return what is wrong with the key of a valid value."""
-    if table == "documents" or dataset is None or _is_of_blocks(table, key):
+    if table in {"documents", "facts"} or dataset is None:
         return None
-    path, _ = (table == "indexes" and row_group_of(key)) or (key, 0)
-    if dataset.file(path) is None or (table == "indexes" and row_group_of(key) is None):
+    place = row_group_of(key) if table == "indexes" else (key, 0)
+    if place is None or dataset.file(place[0]) is None:
         return "this is not the path of an index file"
-    if table not in {"indexes", "facts"}:
-        return None
-    if path not in versions:
+    if table == "indexes" and place[0] not in versions:
         return "it belongs to a file that is not stored"
-    file = versions[path]
-    if table == "indexes" and file and file != version:
+    if table == "indexes" and versions[place[0]] not in {None, version}:
         return "it belongs to another version of the file"
     return None

@@ -76,32 +76,24 @@ class FooterIO(PyArrowFileIO):
         self._store = store
         self._source = source
         self._location = location
-        self._state = self._seen = store.state()
-        self._rows = self._rows_now = store.row_numbers("files")
+        self._versions = store.versions("files", store.keys("files"))
 
     def new_input(self, location: str) -> Any:  # noqa: ANN401 - PyArrowFileIO returns its own class
-        state = self._store.state()  # raises StoreError if the store was closed, for metadata too
-        path = location.removeprefix(self._location)
-        stored = self._find(path, state) if path != location else None
-        if stored is None:
-            return super().new_input(location)
-        pin = stored.version
-        return _Input(location, lambda requested: self._source.get(path, requested, pin=pin).body, stored)
-
-    def _find(self, path: str, state: str) -> StoredFile | None:
-        """Return the stored value of a file; None if it is not stored.
+        """See ``PyArrowFileIO.new_input``.
 
         Raises:
-            StoreLocked: if it has changed since.
+            StoreLocked: if the stored footer of a file has changed since.
         """
-        stored = self._store.get("files", path)
-        if state != self._seen:
-            self._seen, self._rows_now = state, self._store.row_numbers("files")
-        if state != self._state:
-            same_store = state.partition(":")[0] == self._state.partition(":")[0]
-            if stored is None or not same_store or self._rows_now.get(path) != self._rows.get(path):
-                raise StoreLocked(f"{path} has been harvested again or deleted; open the table again")
-        return stored
+        self._store.state()  # raises StoreError if the store was closed, for metadata too
+        path = location.removeprefix(self._location)
+        version = self._versions.get(path) if path != location else None
+        if version is None:
+            return super().new_input(location)
+        stored = self._store.get("files", path, version)
+        if stored is None:
+            raise StoreLocked(f"{path} has been harvested again or deleted; open the table again")
+        pin = stored.version
+        return _Input(location, lambda requested: self._source.get(path, requested, pin=pin).body, stored)
 
 
 class _Input(InputFile):

@@ -170,7 +170,7 @@ class BlockLists:
                 self.lose(crawl, error)
                 return self.get(crawl)
         elif known is None and store and (lines := stored_lines(store, self._source().url, crawl)):
-            known = ClusterSearch(self._source(), crawl, known=lines, check_end=True)
+            known = ClusterSearch(self._source(), crawl, known=lines)
         if known:
             self._lists[crawl] = known
         return known
@@ -223,7 +223,7 @@ class BlockLists:
 
     def search(self, crawl: str) -> ClusterSearch:
         """Begin to search an unknown list; thread-safe."""
-        search = self._lists[crawl] = ClusterSearch(self._source(), crawl, check_end=True)
+        search = self._lists[crawl] = ClusterSearch(self._source(), crawl)
         return search
 
     def save(self, crawls: Iterable[str]) -> None:

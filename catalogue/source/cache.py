@@ -7,11 +7,13 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
 
+from catalogue.errors import CatalogueError
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.source.checks import RequestedRange, Response, Source, is_strong
 from catalogue.source.observe import Observer, observed
@@ -194,6 +196,33 @@ class CachedSource:
     def close(self) -> None:
         self._closed = True
         self.inner.close()
+
+
+class SharedSource(CachedSource):
+    """A source for many threads, which send equal requests once; all that wait for one get its response or error."""
+
+    def __init__(self, inner: Source, cache: RangeCache, observer: Observer | None = None) -> None:
+        super().__init__(inner, cache, observer)
+        self._running: dict[tuple[str, FileVersion, ByteRange], Future[Response | None]] = {}
+        """Responses; None if the thread that requested one ended without an error of the source."""
+
+    def _fetch(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
+        key, own = (path, pin, requested), Future[Response | None]()
+        while (running := self._running.setdefault(key, own)) is not own:
+            if response := running.result():
+                return response
+        try:
+            # Another thread may have just cached it.
+            response = self._cached(path, requested, pin) or super()._fetch(path, requested, pin)
+            own.set_result(response)
+        except CatalogueError as error:
+            own.set_exception(error)
+            raise
+        finally:
+            del self._running[key]
+            if not own.done():
+                own.set_result(None)
+        return response
 
 
 def _cover(entries: list[ByteRange], requested: ByteRange) -> list[ByteRange]:

@@ -165,8 +165,6 @@ class Store:
             connection.executemany(f'DELETE FROM "{_valid(table)}" WHERE key = ?', [(key,) for key in deleted])  # noqa: S608
             if table == "files":
                 self._delete_indexes(deleted)
-                # Earlier versions stored summaries of footers.
-                connection.executemany('DELETE FROM "facts" WHERE key = ?', [(key,) for key in deleted])
 
     def add_missing(self, rows: Iterable[tuple[str, str, bytes]]) -> list[tuple[str, str]]:
         """Add encoded values by table and key in one transaction, unless the keys exist; return the added ones."""

@@ -1,6 +1,5 @@
 """Defaults: the data folder, and the source of the stored files."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from shutil import copyfile, copytree
 
@@ -16,12 +15,6 @@ from catalogue.store.folder_settings import stored_sources
 from tests.support.commands import Command, Ran
 
 HOME_DATA = ".local/share/catalogue"
-
-
-@pytest.fixture
-def server(mirror: Path) -> Iterator[LoopbackServer]:
-    with LoopbackServer(mirror) as running:
-        yield running
 
 
 def paths_of(ran: Ran) -> dict[str, str]:

@@ -105,26 +105,25 @@ def test_does_not_depend_on_bounds_that_a_backfill_found(tmp_path: Path, setting
 
 @in_part(2)
 @pytest.mark.parametrize("cache_size", [0, 1 << 30])
-def test_fetches_each_page_once(mirror: Path, tmp_path: Path, crawl: str, cache_size: int) -> None:
+def test_fetches_each_page_once(server: LoopbackServer, tmp_path: Path, crawl: str, cache_size: int) -> None:
     """Many rounds that need the same pages, with and without a permanent cache."""
-    with LoopbackServer(mirror) as server:
-        with catalogue.open(tmp_path / "data", settings=fast(server, tmp_path, cache_size=cache_size)) as cat:
-            cat.harvest(crawl)
-            captures = cat.captures("*", columns=["url"], where="warc_record_offset % 97 = 0")
-            before = len(server.log)
-            sample = cat.sample(captures, 5)
-            rounds: list[int] = []
-            rows = sum(batch.num_rows for batch in sample.batches(lambda plan: rounds.append(plan.rows)))
-        assert rows == 5
-        assert len(set(rounds)) > 2
-        fetched: dict[str, list[tuple[int, int]]] = {}
-        for exchange in server.log[before:]:
-            assert exchange.range
-            first, last = map(int, re.findall(r"\d+", exchange.range))
-            fetched.setdefault(exchange.path, []).append((first, last))
-        for ranges in fetched.values():
-            inorder = sorted(ranges)
-            assert all(a[1] < b[0] for a, b in pairwise(inorder))
+    with catalogue.open(tmp_path / "data", settings=fast(server, tmp_path, cache_size=cache_size)) as cat:
+        cat.harvest(crawl)
+        captures = cat.captures("*", columns=["url"], where="warc_record_offset % 97 = 0")
+        before = len(server.log)
+        sample = cat.sample(captures, 5)
+        rounds: list[int] = []
+        rows = sum(batch.num_rows for batch in sample.batches(lambda plan: rounds.append(plan.rows)))
+    assert rows == 5
+    assert len(set(rounds)) > 2
+    fetched: dict[str, list[tuple[int, int]]] = {}
+    for exchange in server.log[before:]:
+        assert exchange.range
+        first, last = map(int, re.findall(r"\d+", exchange.range))
+        fetched.setdefault(exchange.path, []).append((first, last))
+    for ranges in fetched.values():
+        inorder = sorted(ranges)
+        assert all(a[1] < b[0] for a, b in pairwise(inorder))
 
 
 def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from catalogue.cdx.cluster import BlockList, BlockRead, parse_blocks, parse_piec
 from catalogue.errors import BadCdx
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
+from tests.support.block_lists import CRAWL
 from tests.support.cdx_indexes import make_index
-from tests.support.served_lists import BLOCKS, CRAWL, PATH, served
+from tests.support.served_lists import BLOCKS, PATH, served
 
 FOLDER = f"cc-index/collections/{CRAWL}/indexes"
 LINES = [
@@ -172,7 +173,7 @@ def test_errors_of_a_wrong_line_name_the_file(
     with served(data) as server:
         for near in (number - 1, number, number + 1):
             try:
-                server.search(shards=300).find(exact_interval(blocks.key(min(max(near, 0), BLOCKS - 1))))
+                server.search().find(exact_interval(blocks.key(min(max(near, 0), BLOCKS - 1))))
             except BadCdx as error:
                 errors.append(str(error))
     try:

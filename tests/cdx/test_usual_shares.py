@@ -11,7 +11,7 @@ from catalogue.cdx.cluster import parse_blocks
 from catalogue.cdx.list_search import USUAL
 from catalogue.cdx.usual_shares import usual_share
 from tests.support.amounts import in_soak
-from tests.support.served_lists import CRAWL
+from tests.support.block_lists import CRAWL
 
 SEARCHES = 150
 

@@ -42,13 +42,17 @@ def all_commands(
             yield from all_commands(inner, (*words, name))
 
 
-def examples(command: click.Command) -> Iterator[list[str]]:
-    """Yield the words of each command in a help text, without redirections and explanations."""
-    for block in re.findall("\b\n(.*?)(?:\n\n|\\Z)", inspect.cleandoc(command.help or ""), re.DOTALL):
-        for example in re.findall(r"^catalogue .*(?:\n .*)*", block, re.MULTILINE):
-            for step in re.split(r" \|\|? ", re.split(r"(?<=\S) {2,}", example)[0]):
-                if step.startswith("catalogue "):
-                    yield shlex.split(re.split(" [<>] ", step)[0], comments=True)[1:]
+def examples_of(command: click.Command) -> str:
+    """Return the examples of a help text."""
+    return "\n".join(re.findall("\b\n(.*?)(?:\n\n|\\Z)", inspect.cleandoc(command.help or ""), re.DOTALL))
+
+
+def commands_in(examples: str) -> Iterator[list[str]]:
+    """Yield the words of each command, without redirections and explanations."""
+    for example in re.findall(r"^catalogue .*(?:\n .*)*", examples, re.MULTILINE):
+        for step in re.split(r" \|\|? ", re.split(r"(?<=\S) {2,}", example)[0]):
+            if step.startswith("catalogue "):
+                yield shlex.split(re.split(" [<>] ", step)[0], comments=True)[1:]
 
 
 COMMANDS = {" ".join(words): command for words, command in all_commands()}
@@ -56,7 +60,7 @@ COMMANDS = {" ".join(words): command for words, command in all_commands()}
 
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_help_has_examples_that_parse(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = list(examples(COMMANDS[name]))
+    found = list(commands_in(examples_of(COMMANDS[name])))
     assert any(each[: len(name.split())] == name.split() for each in found)
     for example in found:
         status = entry.main([*example, "--help"], standalone_mode=False)  # raises for unknown options

@@ -44,23 +44,22 @@ def test_writes_one_file_a_crawl_again_without_ledger(asking: Command, tmp_path:
     assert (again.status, again.err) == (0, f"found already has the captures of {len(parts)} crawls\n")
 
 
-def test_continues_after_a_kill(asking: Command, tmp_path: Path, mirror: Path, harvested: Catalogue) -> None:
+def test_continues_after_a_kill(asking: Command, tmp_path: Path, server: LoopbackServer, harvested: Catalogue) -> None:
     crawls = stored_crawls(harvested.session)
-    with LoopbackServer(mirror) as server:
-        command = Command(asking.data, server.url, tmp_path)
-        words = ["query", "*.example.com", "-o", "found/", "--format", "jsonl", "--no-cache"]
-        with command.start(*words) as process:
-            assert b"came from" in process.stderr.readline()
-            assert process.stderr.readline().startswith(crawls[0].encode())
-            process.send_signal(signal.SIGKILL)
-        before = len(server.log)
-        ran = command(*words)
-        assert ran.status == 0
-        requested = {exchange.path.partition("crawl=")[2].partition("/")[0] for exchange in list(server.log)[before:]}
-        assert crawls[0] not in requested
-        for crawl in crawls:
-            lines = (tmp_path / "found" / f"{crawl}.jsonl").read_text().splitlines()
-            assert len(lines) == harvested.captures("*.example.com", crawls=crawl).count()
+    command = Command(asking.data, server.url, tmp_path)
+    words = ["query", "*.example.com", "-o", "found/", "--format", "jsonl", "--no-cache"]
+    with command.start(*words) as process:
+        assert b"came from" in process.stderr.readline()
+        assert process.stderr.readline().startswith(crawls[0].encode())
+        process.send_signal(signal.SIGKILL)
+    before = len(server.log)
+    ran = command(*words)
+    assert ran.status == 0
+    requested = {exchange.path.partition("crawl=")[2].partition("/")[0] for exchange in list(server.log)[before:]}
+    assert crawls[0] not in requested
+    for crawl in crawls:
+        lines = (tmp_path / "found" / f"{crawl}.jsonl").read_text().splitlines()
+        assert len(lines) == harvested.captures("*.example.com", crawls=crawl).count()
 
 
 @in_soak
@@ -164,13 +163,12 @@ def test_counts_by_crawl_equal_the_rows(harvested: Catalogue, question: dict[str
 
 
 @in_soak
-def test_counting_by_crawl_costs_the_same_as_counting(asking: Command, mirror: Path, tmp_path: Path) -> None:
-    with LoopbackServer(mirror) as server:
-        command = Command(asking.data, server.url, tmp_path)
-        command("plan", "*.com", "--count", "--indexes")
-        before = len(server.log)
-        total = command("query", "*.com", "--count", "--no-cache")
-        between = len(server.log)
-        by_crawl = command("query", "*.com", "--count", "--by", "crawl", "--no-cache")
-        assert sum(line["captures"] for line in by_crawl.json_lines()) == int(total.out)
-        assert len(server.log) - between <= between - before
+def test_counting_by_crawl_costs_the_same_as_counting(asking: Command, server: LoopbackServer, tmp_path: Path) -> None:
+    command = Command(asking.data, server.url, tmp_path)
+    command("plan", "*.com", "--count", "--indexes")
+    before = len(server.log)
+    total = command("query", "*.com", "--count", "--no-cache")
+    between = len(server.log)
+    by_crawl = command("query", "*.com", "--count", "--by", "crawl", "--no-cache")
+    assert sum(line["captures"] for line in by_crawl.json_lines()) == int(total.out)
+    assert len(server.log) - between <= between - before

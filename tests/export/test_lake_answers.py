@@ -126,13 +126,3 @@ def test_constant_patterns_prune_files(lakes: dict[str, Path], mirror: Path, fil
             ]
             assert read <= len(may)
             assert len(may) < sum(file.crawl == crawl for file in files)
-
-
-def test_times_are_the_same_in_every_time_zone(
-    lakes: dict[str, Path], mirror: Path, files: list[LakeFile], truth: Truth
-) -> None:
-    crawls = sorted({file.crawl for file in files})
-    sums = f"SELECT crawl, {SUMS} FROM cc.captures GROUP BY crawl ORDER BY crawl"  # noqa: S608 - a constant
-    found = ask_shell(lakes["sqlite"], str(mirror), [f"SET TimeZone = '{zone}'; {sums}" for zone in ZONES])
-    assert found == [[{"crawl": crawl, **truth(f"crawl = '{crawl}'")} for crawl in crawls]] * len(ZONES)
-    assert len(crawls) > 2

@@ -111,22 +111,21 @@ def test_subsets_that_are_not_harvested_are_reported(miniature: Miniature, tmp_p
 
 @in_soak
 @needs_extensions
-def test_shell_attaches_the_lake_of_any_folder(command: Command, mirror: Path, settings: Settings) -> None:
+def test_shell_attaches_the_lake_of_any_folder(command: Command, server: LoopbackServer, settings: Settings) -> None:
     odd = command.data.rename(command.home / 'it\'s a "folder" [x]*; -- é')
-    with LoopbackServer(mirror) as server:
-        there = Command(odd, server.url, command.home)
-        before = in_shell(there, "SELECT count(*) FROM duckdb_databases() WHERE database_name = 'cc';")
-        assert (before.status, before.out) == (0, "0\n")
-        with catalogue.open(odd, settings=settings) as cat:
-            cat.export_ducklake()
-        ran = in_shell(
-            there,
-            "SELECT count(*) > 0 FROM cc.captures WHERE cc.surt_match(url_surtkey, '*.example.com');\n"
-            "SELECT current_setting('autoinstall_known_extensions');\n"
-            "SELECT readonly FROM duckdb_databases() WHERE database_name = 'cc';",
-        )
-        assert (ran.status, ran.out) == (0, "true\ntrue\ntrue\n")
-        assert server.log
+    there = Command(odd, server.url, command.home)
+    before = in_shell(there, "SELECT count(*) FROM duckdb_databases() WHERE database_name = 'cc';")
+    assert (before.status, before.out) == (0, "0\n")
+    with catalogue.open(odd, settings=settings) as cat:
+        cat.export_ducklake()
+    ran = in_shell(
+        there,
+        "SELECT count(*) > 0 FROM cc.captures WHERE cc.surt_match(url_surtkey, '*.example.com');\n"
+        "SELECT current_setting('autoinstall_known_extensions');\n"
+        "SELECT readonly FROM duckdb_databases() WHERE database_name = 'cc';",
+    )
+    assert (ran.status, ran.out) == (0, "true\ntrue\ntrue\n")
+    assert server.log
 
 
 @needs_extensions

@@ -1,6 +1,5 @@
 """``harvest --pages``: page indexes in the same requests as the footers, once."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
@@ -14,12 +13,6 @@ from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from tests.support.mirrors import crawl_of, index_paths, read_footer
-
-
-@pytest.fixture
-def server(mirror: Path) -> Iterator[LoopbackServer]:
-    with LoopbackServer(mirror) as serving:
-        yield serving
 
 
 @pytest.fixture

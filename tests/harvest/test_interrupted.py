@@ -26,12 +26,11 @@ from tests.support.commands import Command
 
 
 @pytest.fixture
-def cat(tmp_path: Path, mirror: Path, settings: Settings) -> Iterator[Catalogue]:
+def cat(tmp_path: Path, server: LoopbackServer, settings: Settings) -> Iterator[Catalogue]:
     """One request at a time, so that files arrive in the order of their requests."""
-    with LoopbackServer(mirror) as server:
-        one_at_a_time = replace(settings, source=server.url, connections=1)
-        with catalogue.open(tmp_path / "data", settings=one_at_a_time) as opened:
-            yield opened
+    one_at_a_time = replace(settings, source=server.url, connections=1)
+    with catalogue.open(tmp_path / "data", settings=one_at_a_time) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -316,17 +316,6 @@ def test_follows_a_replaced_store(data: Path, store: Store, tmp_path: Path) -> N
             assert connection.execute("SELECT count(*) FROM files").fetchall() == [(0,)]
 
 
-def test_does_not_show_facts_of_older_versions(store: Store, tmp_path: Path) -> None:
-    one, other = store.keys("files")[:2]
-    new = store.get("files", other)
-    assert new
-    store.put("files", [(one, new)])  # its stored summary is of the version before
-    refresh(tmp_path / "catalogue.duckdb", store)
-    with connect(tmp_path / "catalogue.duckdb") as connection:
-        sql = "SELECT row_group, num_rows, min_url_surtkey, max_url_surtkey FROM row_groups WHERE path = ? ORDER BY ALL"
-        assert connection.execute(sql, [one]).fetchall() == connection.execute(sql, [other]).fetchall()
-
-
 @pytest.mark.parametrize("name", [b"a\0b", b"caf\xe9"])
 def test_rejects_names_that_duckdb_rejects(name: bytes) -> None:
     with pytest.raises(QueryError, match="cannot be the name of a file that DuckDB opens"):

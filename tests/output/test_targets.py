@@ -1,23 +1,16 @@
-"""Remote outputs: a store that fails, a bucket."""
+"""Remote outputs, in a store that fails; tests.source.test_s3_end_to_end writes to a bucket."""
 
 import random
 import socket
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
 
-import catalogue
 from catalogue.errors import OutputFailed, QueryError
 from catalogue.output.open_output import open_folder
 from catalogue.records.record import Record
-from catalogue.settings import Settings
-from tests.support import canaries
-from tests.support.amounts import in_part, in_soak
+from tests.support.amounts import in_part
 from tests.support.fetched import check
 from tests.support.forms import FORMS, Flaky, copied, elsewhere, fill, sixty_records, urls_in, urls_of
 
@@ -105,65 +98,3 @@ def test_names_a_host_that_does_not_answer(tmp_path: Path) -> None:
 def test_file_url_is_a_folder(records: list[Record], tmp_path: Path) -> None:
     assert fill(f"file://{tmp_path}/out.warc.gz", "warc", records, tmp_path / "cache") == ["out.warc.gz"]
     check(tmp_path / "out.warc.gz")
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    from moto.moto_server.threaded_moto_server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-def client_of_nobody() -> Any:
-    import boto3
-
-    return boto3.client("s3", **canaries.OF_NOBODY)
-
-
-@pytest.fixture
-def aws(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = {"AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
-    for name, value in (environment | canaries.AWS | {"AWS_CONFIG_FILE": str(tmp_path / "none")}).items():
-        monkeypatch.setenv(name, value)
-    with closing(client_of_nobody()) as client:
-        client.create_bucket(Bucket="mine")
-
-
-# The AWS SDK leaves sockets and event loops to the garbage collector.
-@in_soak
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.usefixtures("aws")
-def test_writes_to_a_bucket(
-    harvested_data: Path, settings: Settings, crawl: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with (
-        catalogue.open(harvested_data, settings=Settings(source=settings.source, cache=tmp_path / "cache")) as cat,
-        closing(client_of_nobody()) as client,
-    ):
-        found = cat.captures("*.com", crawls=crawl, limit=6).to_arrow().to_pylist()
-        for form in ("warc", "payload"):
-            name = FORMS[form]
-            done = cat.fetch(found, f"s3://mine/a prefix/{form}/{name}", form=form)
-            assert (done.records, done.failed) == (6, {})
-            there = tmp_path / form
-            for each in client.list_objects_v2(Bucket="mine", Prefix=f"a prefix/{form}/")["Contents"]:
-                target = there / each["Key"].removeprefix(f"a prefix/{form}/")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(client.get_object(Bucket="mine", Key=each["Key"])["Body"].read())
-            assert urls_in(there, form, done.files) == Counter(row["url"] for row in found)
-    again = Settings(source=settings.source, cache=tmp_path / "another machine")
-    with catalogue.open(harvested_data, settings=again) as cat:
-        done = cat.fetch(found, "s3://mine/a prefix/warc/out.warc.gz")
-        assert (done.records, done.bytes, done.files) == (6, 0, ["out-00000.warc.gz"])
-        with pytest.raises(OutputFailed, match=r"\(NoSuchBucket\)") as failed:
-            cat.fetch(found, "s3://none-of-mine/out.warc.gz")
-        assert failed.value.exit_status == 75
-        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-        with pytest.raises(OutputFailed, match=r"\(NoCredentialsError\)"):  # never anonymously
-            cat.fetch(found, "s3://mine/out.warc.gz")

@@ -19,21 +19,12 @@ from catalogue.demo import LoopbackServer
 from catalogue.parquet.model import RowGroup
 from catalogue.plan.requests import Purpose
 from catalogue.settings import Settings
-from catalogue.surt import parse_pattern
-from tests.read.test_answers import scanned
 from tests.read.test_page_answers import COLUMNS, priced, sorted_crawl
-from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.mirrors import read_footer
 from tests.support.page_indexes import located_by_headers
 
 CHEAP = (1e5, 0.02)
 """A line on which bytes count more than requests, so that pages are cheaper than chunks even as small as here."""
-
-
-@pytest.fixture
-def server(mirror: Path) -> Iterator[LoopbackServer]:
-    with LoopbackServer(mirror) as running:
-        yield running
 
 
 @pytest.fixture
@@ -99,87 +90,6 @@ def test_one_url_of_a_sorted_crawl_takes_one_wave(
         sent += sum(exchange.sent_bytes for exchange in made)
         ideal += needed
     assert ideal <= sent <= 1.2 * ideal
-
-
-LARGE = CRAWL
-
-
-@pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A crawl of one file whose pages have as many rows as in real ones, and little in them."""
-    names = [f"{number:08}" for number in range(120_000)]
-    urls = pa.array([f"https://example.com/{name}" for name in names])
-    statuses = pa.array([200] * len(names), pa.int16())
-    rows = table([f"com,example)/{name}" for name in names], url=urls, fetch_status=statuses)
-    return crawl_of(tmp_path_factory.mktemp("large"), rows, row_group_size=60_000, use_dictionary=["fetch_status"])
-
-
-def test_announces_index_requests_first_and_then_pages(large: Path, settings: Settings, tmp_path: Path) -> None:
-    columns = [KEY_COLUMN, "url", "fetch_status"]
-    with (
-        LoopbackServer(large) as server,
-        catalogue.open(
-            tmp_path / "data", settings=replace(priced(settings, *CHEAP), source=server.url, cache_size=0)
-        ) as cat,
-    ):
-        cat.harvest(LARGE)
-        found = cat.captures("example.com/00030000", columns=columns)
-        estimate = found.plan
-        assert estimate.estimated
-        assert not estimate.exact
-        before = len(server.log)
-        exact = found.fetch_indexes()
-        sizes = sorted(len(fetch.range) for fetch in estimate.indexes)
-        assert sorted(each.sent_bytes for each in server.log[before:]) == sizes != []
-        assert (exact.exact, exact.indexes) == (True, ())
-        before = len(server.log)
-        assert found.to_arrow().column("url").to_pylist() == ["https://example.com/00030000"]
-        assert len(server.log) - before == exact.requests
-        assert sum(exchange.sent_bytes for exchange in server.log[before:]) == exact.bytes
-        # The estimate is of the right size.
-        assert exact.requests / 2 <= estimate.requests - len(sizes) <= 2 * exact.requests
-        assert exact.bytes / 2 <= estimate.bytes - sum(sizes) <= 2 * exact.bytes
-        assert cat.captures("example.com/00030000", columns=columns).plan == exact
-
-
-def test_does_not_read_cached_pages(tmp_path: Path, cat: Catalogue, server: LoopbackServer) -> None:
-    """The cache, on unless it is turned off; the plan says what is in it."""
-    crawl, data = sorted_crawl(cat), tmp_path / "of the server"
-    with catalogue.open(data, settings=replace(cat.session.settings, cache_size=1 << 20)) as caching:
-        caching.harvest(crawl)
-        first = caching.captures("*.example.com", crawls=crawl, columns=COLUMNS)
-        rows = first.to_arrow()
-        before = len(server.log)
-        second = caching.captures("*.example.com", crawls=crawl, columns=COLUMNS)
-        assert (second.plan.requests, second.plan.bytes) == (0, 0)
-        assert 0 < second.plan.cached_bytes <= first.plan.bytes
-        assert second.to_arrow() == rows
-        assert len(server.log) == before
-        # A neighbour, in the same pages, costs nothing either.
-        url = rows.column("url")[rows.num_rows // 2].as_py()
-        inside = caching.captures(url, crawls=crawl, columns=COLUMNS)
-        assert inside.plan.requests == 0
-        assert inside.to_arrow().num_rows > 0
-        assert len(server.log) == before
-    with catalogue.open(data, settings=cat.session.settings) as plain:
-        uncached = plain.captures("*.example.com", crawls=crawl, columns=COLUMNS)
-        assert uncached.plan.requests > 0 == uncached.plan.cached_bytes
-        assert uncached.to_arrow() == rows
-
-
-def test_counts_matching_pages_without_reading(cat: Catalogue, server: LoopbackServer, all_rows: pa.Table) -> None:
-    crawl = sorted_crawl(cat)
-    expected = scanned(of_crawl(all_rows, crawl), [parse_pattern("*.com")]).num_rows
-    cat.harvest(crawl, subsets="warc", pages=True)
-    requested = cat.captures("*.com", crawls=crawl, subsets="warc")
-    again = cat.captures("*.com", crawls=crawl, subsets="warc").counting()
-    assert sum(rows for rows in again.plan.counted.values()) > 0.8 * expected
-    before = len(server.log)
-    assert again.count() == expected
-    made = server.log[before:]
-    assert len(made) == again.plan.requests
-    assert {part.column for wave in again.plan.waves for fetch in wave for part in fetch.parts} <= {KEY_COLUMN}
-    assert sum(exchange.sent_bytes for exchange in made) < requested.fetch_indexes().bytes / 10
 
 
 def test_limit_reads_enough_pages(cat: Catalogue, server: LoopbackServer) -> None:

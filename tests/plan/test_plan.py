@@ -29,8 +29,7 @@ from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.surt import merge, parse_pattern
 from catalogue.tables.crawl_table import FileMetadata
-from tests.cli.test_cli_pages import ASKED, SLOW
-from tests.plan.test_page_costs import LARGE, large
+from tests.cli.test_cli_pages import ASKED, LARGE, SLOW, large
 from tests.read.test_answers import random_patterns
 from tests.support.commands import Command
 from tests.support.mirrors import read_footer
@@ -83,12 +82,11 @@ def test_reads_are_divided_where_requests_are_not_limited() -> None:
     assert Cost(rate=None, latency=0.0, connections=4).quickest(400) == 100
 
 
-def test_requests_equal_the_plan(mirror: Path, all_rows: pa.Table, harvested_data: Path, tmp_path: Path) -> None:
+def test_requests_equal_the_plan(
+    server: LoopbackServer, all_rows: pa.Table, harvested_data: Path, tmp_path: Path
+) -> None:
     """For many questions of every kind: no request but those announced, and as many bytes."""
-    with (
-        LoopbackServer(mirror) as server,
-        catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat,
-    ):
+    with catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat:
         for text in random_patterns(all_rows, 11, seed=23):
             before = len(server.log)
             found = cat.captures(text, index="columnar")
@@ -141,11 +139,8 @@ def test_includes_crawls_without_dates(harvested_data: Path, settings: Settings,
         assert any("CC-MAIN-2018-05" in path for path in cat.captures("*", from_="2026", index="columnar").plan.paths)
 
 
-def test_limit_makes_the_cost_a_maximum(mirror: Path, harvested_data: Path, tmp_path: Path) -> None:
-    with (
-        LoopbackServer(mirror) as server,
-        catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat,
-    ):
+def test_limit_makes_the_cost_a_maximum(server: LoopbackServer, harvested_data: Path, tmp_path: Path) -> None:
+    with catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat:
         found = cat.captures("*", where="fetch_status > 0", limit=3, index="columnar")
         planned = found.plan
         assert found.to_arrow().num_rows == 3
@@ -210,27 +205,6 @@ def test_reports_row_groups_that_cannot_be_pruned(harvested: catalogue.Catalogue
     assert not any("cannot be pruned" in warning for warning in some.warnings)
 
 
-def test_table_lists_the_ranges_of_the_plan(harvested: catalogue.Catalogue) -> None:
-    for patterns in ("*.de", "*.com"):
-        found = harvested.captures(patterns, columns=["url", "fetch_status"])
-        found.fetch_indexes()
-        plan, table = found.plan, found.plan.to_arrow()
-        assert table.schema == READS
-        planned = [part for wave in plan.waves for fetch in wave for part in fetch.parts]
-        rows = table.to_pylist()
-        assert {(row["path"], row["row_group"], row["column"], row["start"], row["end"]) for row in rows} >= {
-            (fetch.path, part.row_group, part.column, part.range.start, part.range.end)
-            for fetch in plan.waves[0]
-            for part in fetch.parts
-        }
-        assert sum(row["bytes"] for row in rows) >= sum(len(part.range) for part in planned)
-        assert tuple(dict.fromkeys(row["path"] for row in rows)) == plan.paths
-        assert len({(row["path"], row["row_group"]) for row in rows}) == plan.row_groups
-        for row in rows:
-            assert f"crawl={row['crawl']}/subset={row['subset']}/" in row["path"]
-            assert row["bytes"] == row["end"] - row["start"]
-
-
 def test_table_has_no_pages_without_indexes(large: Path, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(large), tmp_path)
     assert command("harvest", "--crawl", LARGE).status == 0
@@ -243,20 +217,33 @@ def test_table_has_no_pages_without_indexes(large: Path, tmp_path: Path) -> None
     assert {row["column"] for row in rows} == {"url_surtkey", "url", "fetch_status"}
 
 
-def test_command_writes_the_table(asking: Command, settings: Settings, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pattern", ["*.de", "*.com"])
+def test_table_lists_the_ranges_of_the_plan(asking: Command, settings: Settings, tmp_path: Path, pattern: str) -> None:
+    words = ("plan", pattern, "--columns", "url,fetch_status", "--indexes")
+    assert asking(*words, "-o", "plan.parquet").out == ""
     with catalogue.open(asking.data, settings=settings) as cat:
-        plan = cat.captures("*.de").plan
-    ran = asking("plan", "*.de", "--paths")
-    assert (ran.status, ran.err) == (0, "")
-    assert set(ran.out.splitlines()) == set(plan.paths)
-    assert asking("plan", "*.de", "-o", "plan.parquet").out == ""
+        plan = cat.captures(pattern, columns=["url", "fetch_status"]).plan
     written = pq.read_table(tmp_path / "plan.parquet")
     assert written.schema.equals(READS)
-    assert set(written["path"].to_pylist()) == set(plan.paths)
-    asking("plan", "*.de", "-o", "plan.csv")
+    planned = [(fetch.path, part) for wave in plan.waves for fetch in wave for part in fetch.parts]
+    rows = written.to_pylist()
+    assert {(row["path"], row["row_group"], row["column"], row["start"], row["end"]) for row in rows} == {
+        (path, part.row_group, part.column, part.range.start, part.range.end) for path, part in planned
+    }
+    assert tuple(dict.fromkeys(row["path"] for row in rows)) == plan.paths
+    assert len({(row["path"], row["row_group"]) for row in rows}) == plan.row_groups
+    for row in rows:
+        assert f"crawl={row['crawl']}/subset={row['subset']}/" in row["path"]
+        assert row["bytes"] == row["end"] - row["start"]
+    ran = asking(*words, "--paths")
+    assert (ran.status, ran.err) == (0, "")
+    assert set(ran.out.splitlines()) == set(plan.paths)
+    asking(*words, "-o", "plan.csv")
     lines = (tmp_path / "plan.csv").read_text().splitlines()
-    assert lines[0] == ",".join(READS.names)
-    assert len(lines) == 1 + written.num_rows
+    assert (lines[0], len(lines)) == (",".join(READS.names), 1 + len(rows))
+
+
+def test_command_refuses_other_tables(asking: Command) -> None:
     for words in (["-o", "plan.cdxj"], ["-o", "plan"], ["-o", "no/plan.csv"], ["--json", "--paths"]):
         refused = asking("plan", "*.de", *words)
         assert refused.status == 2

@@ -10,27 +10,24 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
-from inspect import cleandoc
 from pathlib import Path
 from pkgutil import resolve_name
 from shutil import copytree
 
-import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import catalogue
+from catalogue.cli import messages
 from catalogue.cli.app import entry
-from catalogue.cli.messages import COMMANDS
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer, Miniature
 from catalogue.query.resolved_query import CDX_COLUMNS
-from catalogue.settings import Limits, Settings
+from tests.cli.test_help_and_completion import COMMANDS, commands_in, examples_of
 from tests.support.amounts import in_part
 from tests.support.commands import ENDLESS, Command, ended, run_here
 from tests.support.miniatures import keep_in
@@ -152,17 +149,7 @@ def source(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> st
     return str(folder)
 
 
-def pages_of_help(group: click.Group, *path: str) -> Iterator[tuple[str, str]]:
-    for name in group.list_commands(click.Context(group)):
-        command = group.get_command(click.Context(group), name)
-        assert command
-        if isinstance(command, click.Group):
-            yield from pages_of_help(command, *path, name)
-        if blocks := re.findall("\b\n(.*?)(?:\n\n|\\Z)", cleandoc(command.help or ""), re.DOTALL):
-            yield " ".join([*path, name]), "\n".join(blocks)
-
-
-HELP = dict(pages_of_help(entry))
+HELP = {name: text for name, command in COMMANDS.items() if name and (text := examples_of(command))}
 
 
 @in_part(14)
@@ -219,19 +206,13 @@ def test_how_to_transcripts_are_real(page: Path, taught: Command, tmp_path: Path
 
 
 def test_shell_blocks_use_existing_options() -> None:
-    checked = 0
-    for page in [README, *PAGES]:
-        for block in SHELL.findall(text_of(page)) + STARTED.findall(text_of(page)):
-            for line in re.findall(r"^catalogue (.*)", block, re.MULTILINE):
-                command: click.Command | None = entry
-                words = shlex.split(line)
-                while isinstance(command, click.Group):
-                    command = command.get_command(click.Context(command), words.pop(0))
-                assert command, line
-                context = click.Context(command, help_option_names=["-h", "--help"])  # click stores its help option
-                command.make_parser(context).parse_args(words)
-                checked += 1
-    assert checked > 20
+    texts = [text_of(page) for page in [README, *PAGES]]
+    found = [
+        words for text in texts for block in SHELL.findall(text) + STARTED.findall(text) for words in commands_in(block)
+    ]
+    assert len(found) > 20
+    for words in found:
+        assert entry.main([*words, "--help"], standalone_mode=False) == 0, words
 
 
 def test_proxy_example_overwrites_every_address_header() -> None:
@@ -261,7 +242,7 @@ def test_python_blocks_compile() -> None:
 def test_readme_is_short_and_names_every_command() -> None:
     readme = text_of(README)
     assert len(readme.split()) <= 900
-    for name in COMMANDS:
+    for name in messages.COMMANDS:
         assert f"catalogue {name}" in readme or name in {"status", "forget"}, name
 
 
@@ -286,12 +267,6 @@ def test_links_have_targets() -> None:
             assert link.startswith("https://") or (ROOT / link).exists(), f"{page.name}: {link}"
             checked += 1
     assert checked > 5
-
-
-def test_documents_every_setting() -> None:
-    page = text_of(ROOT / "docs/reference/settings.md")
-    for name in [*Settings.__dataclass_fields__, *Limits.__dataclass_fields__]:
-        assert (f"`CATALOGUE_{name.upper()}`" in page) == (name != "hosts")  # which has no variable
 
 
 def test_generated_parts_are_up_to_date() -> None:

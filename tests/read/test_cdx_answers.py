@@ -4,7 +4,6 @@ import gzip
 import json
 import random
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,12 @@ import catalogue
 from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
-from catalogue.cdx.lines import COLUMNS, lines_of
+from catalogue.cdx.lines import COLUMNS
 from catalogue.errors import BadCdx, FileChanged, NotFound, NotHarvested, QueryError
 from catalogue.settings import Settings
 from tests.support.block_lists import CRAWL, write_list
 from tests.support.cdx_indexes import make_index, read_index, replace_index
 from tests.support.commands import Command
-from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.faults import Fault, FaultServer, Kind, Request
 
 READ = [*COLUMNS, "crawl", "subset"]
@@ -32,42 +30,6 @@ def small_mirror(whole_mirror: Path, newest: str, tmp_path: Path) -> Path:
     """A copy of the CDX index of the newest crawl."""
     replace_index(tmp_path / "mirror", read_index(whole_mirror, newest))
     return tmp_path / "mirror"
-
-
-def test_declared_types_replace_detected_ones_only_in_crawls_without_them(tmp_path: Path) -> None:
-    """A block of one line, or a row group of one row, may have no detected type in any crawl."""
-    folder, keys = tmp_path / "mirror", [f"com,example)/{number}" for number in range(4)]
-    all_detected = pa.array(["application/pdf", None, "text/html", None], pa.string())
-    for crawl, detected in {"CC-MAIN-2014-10": pa.nulls(4, pa.string()), "CC-MAIN-2022-33": all_detected}.items():
-        rows = table(
-            keys,
-            content_mime_type=pa.array(["text/html", "text/plain", "text/html", "text/html"]),
-            content_mime_detected=detected,
-            fetch_time=pa.array([datetime(2022, 1, 1, tzinfo=UTC)] * 4, pa.timestamp("ms", "UTC")),
-            warc_filename=pa.array([f"crawl-data/{crawl}/segments/1/warc/x.warc.gz"] * 4),
-            warc_record_offset=pa.array(range(4), pa.int64()),
-            warc_record_length=pa.array(range(4), pa.int64()),
-        )
-        crawl_of(folder, rows, crawl=crawl, row_group_size=1)
-        (batch,) = rows.to_batches()
-        replace_index(folder, make_index(crawl, lines_of(batch), lines_a_block=1))
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(folder))) as cat:
-        for crawl in ("CC-MAIN-2014-10", "CC-MAIN-2022-33"):
-            harvest_footers(cat, crawl)
-        both: dict[str, Any] = {"crawls": ["2014-10", "2022-33"], "columns": ["url_surtkey"], "subsets": "all"}
-        for words, newer, older in (
-            ({"mime": "text/html"}, "2", "023"),
-            ({"mime": "application/*"}, "0", ""),
-            ({"mime": "unk,text/plain"}, "13", "1"),
-            ({"mime": "text/*", "status": 404}, "", "1"),
-        ):
-            for index_name in ("columnar", "cdx"):
-                found = cat.captures("*.com", **both, **words, index=index_name)
-                listed = [(row["crawl"], row["url_surtkey"][-1]) for row in found]
-                assert listed == [("CC-MAIN-2022-33", key) for key in newer] + [
-                    ("CC-MAIN-2014-10", key) for key in older
-                ]
-                assert found.count() == len(listed)
 
 
 def test_many_urls_read_each_block_once(columnar: Catalogue, newest: str) -> None:

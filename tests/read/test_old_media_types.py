@@ -1,69 +1,64 @@
 """Media types of old crawls, where some captures have only a declared one."""
 
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import catalogue
-from catalogue.commoncrawl.schema import SCHEMA
-from catalogue.demo.miniature import cdx_files
+from catalogue.cdx.lines import lines_of
 from catalogue.settings import Settings
-from tests.support.crawls import crawl_of
+from tests.support.cdx_indexes import make_index, replace_index
+from tests.support.crawls import crawl_of, table
 
 OLD, TYPED = "CC-MAIN-2017-09", "CC-MAIN-2018-39"
 DETECTED = "content_mime_detected"
-
-
-def _rows(crawl: str, undetected: int) -> list[dict[str, object]]:
-    fixed = {
-        **dict.fromkeys(SCHEMA.names),
-        "url_host_name": "example.com",
-        "url_protocol": "https",
-        "url_path": "/",
-        "content_digest": "A" * 32,
-        "fetch_time": datetime(2017, 2, 20, tzinfo=UTC),
-        "fetch_status": 200,
-        "warc_segment": "1",
-        "warc_filename": f"crawl-data/{crawl}/segments/1/warc/a.warc.gz",
-        "warc_record_length": 50,
-    }
-    return [
-        {
-            **fixed,
-            "url_surtkey": f"com,example)/{number:05}",
-            "url": f"https://example.com/{number:05}",
-            "warc_record_offset": 100 * number,
-            "content_mime_type": "text/html" if number % 2 else "text/plain",
-            DETECTED: None if number < undetected else "text/html",
-        }
-        for number in range(600)
-    ]
+TYPES: dict[str, set[str | None]] = {
+    "text/html": {"text/html"},
+    "text/h*": {"text/html"},
+    "application/*": {"application/pdf"},
+    "unk,text/plain": {None, "text/plain"},
+}
+"""Values of a filter, and the types that match."""
 
 
 @pytest.mark.parametrize(
-    ("crawl", "undetected", "expected"),
-    [(OLD, 200, 500), (OLD, 0, 600), (OLD, 600, 300), (OLD, -1, 300), (TYPED, 200, 400)],
-    ids=["some", "none", "all", "no column", "newer crawl"],
+    ("share", "count", "group"),
+    [(1 / 3, 600, 250), (0, 600, 250), (1, 600, 250), (None, 600, 250), (1 / 3, 12, 1), (1, 12, 1)],
+    ids=["some", "none", "all", "no column", "single ones", "all single ones"],
 )
 def test_declared_types_replace_missing_ones_in_each_index(
-    tmp_path: Path, crawl: str, undetected: int, expected: int
+    tmp_path: Path, share: float | None, count: int, group: int
 ) -> None:
-    """Row groups and blocks have different captures next to each other, which decide nothing."""
-    rows = _rows(crawl, undetected if undetected >= 0 else 600)
-    without = {"crawl", "subset", *([DETECTED] if undetected < 0 else [])}
-    schema = pa.schema([field for field in SCHEMA if field.name not in without])
-    crawl_of(tmp_path / "source", pa.Table.from_pylist(rows, schema), crawl=crawl, row_group_size=250)
-    for path, data in cdx_files(crawl, rows, ()).items():
-        (tmp_path / "source" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "source" / path).write_bytes(data)
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path / "source"))) as cat:
-        cat.harvest(crawl, values=["content_mime_type", DETECTED])
-        found = [
-            cat.captures("*", crawls=crawl, mime=mime, columns=["url"], index=index).to_arrow()
-            for mime in ("text/html", "text/h*")
-            for index in ("columnar", "cdx")
-        ]
-    assert found[0].num_rows == expected
-    assert all(other == found[0] for other in found)
+    """Row groups and blocks have different captures next to each other, or only one, which decide nothing."""
+    declared = [("text/plain", "text/html")[number % 2] for number in range(count)]
+    missing = round(count * (1 if share is None else share))
+    detected = [*[None] * missing, *(("text/html", "application/pdf")[n % 4 // 3] for n in range(missing, count))]
+    for crawl in (OLD, TYPED):
+        rows = table(
+            [f"com,example)/{number:05}" for number in range(count)],
+            content_mime_type=pa.array(declared),
+            content_mime_detected=pa.array(detected, pa.string()),
+            fetch_time=pa.array([datetime(2017, 2, 20, tzinfo=UTC)] * count, pa.timestamp("ms", "UTC")),
+            warc_filename=pa.array([f"crawl-data/{crawl}/segments/1/warc/a.warc.gz"] * count),
+            warc_record_offset=pa.array(range(count), pa.int64()),
+            warc_record_length=pa.array([50] * count, pa.int64()),
+        )
+        (batch,) = rows.to_batches()
+        rows = rows.drop_columns([DETECTED] if share is None else [])
+        crawl_of(tmp_path, rows, crawl=crawl, row_group_size=group, use_dictionary=["content_mime_type", DETECTED])
+        replace_index(tmp_path, make_index(crawl, lines_of(batch), lines_a_block=min(group, 50)))
+    known = [one or other for one, other in zip(detected, declared, strict=True)]
+    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+        cat.harvest([OLD, TYPED], values=["content_mime_type", DETECTED])
+        for (mime, matching), index in product(TYPES.items(), ("columnar", "cdx")):
+            numbers = [[n for n in range(count) if types[n] in matching] for types in (detected, known)]
+            asked: dict[str, Any] = {"crawls": [TYPED, OLD], "columns": ["url_surtkey"], "subsets": "all"}
+            found = cat.captures("*", mime=mime, index=index, **asked)
+            assert [int(row["url_surtkey"][-5:]) for row in found] == [n for each in numbers for n in each], mime
+            assert cat.captures("*", mime=mime, status=404, index=index, **asked).count() == sum(
+                n % 3 == 1 for each in numbers for n in each
+            )

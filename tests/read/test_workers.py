@@ -13,8 +13,7 @@ import catalogue
 from catalogue import Catalogue, errors
 from catalogue.demo import LoopbackServer
 from catalogue.errors import CatalogueError, WorkersLost
-from catalogue.read.dask_cluster import machines_and_tasks
-from catalogue.read.workers import sliced
+from catalogue.read.workers import machines_and_tasks, sliced
 from catalogue.settings import Settings
 from tests.support.amounts import in_part
 from tests.support.crawls import crawl_of, harvest_footers, table
@@ -151,14 +150,15 @@ def test_every_error_can_be_sent_by_a_worker() -> None:
         assert (type(sent), str(sent), vars(sent)) == (kind, str(error), vars(error))
 
 
-def test_divides_the_rate_among_machines(harvested_data: Path, mirror: Path, tmp_path: Path, some: list[str]) -> None:
+def test_divides_the_rate_among_machines(
+    harvested_data: Path, server: LoopbackServer, tmp_path: Path, some: list[str]
+) -> None:
     three = {"tcp://10.0.0.1:40000": 4, "tcp://10.0.0.1:40001": 4, "tcp://10.0.0.2:1": 4, "tcp://[::1]:1": 2}
-    with LoopbackServer(mirror) as server:
-        settings = Settings(source=server.url, cache=tmp_path, rate=600.0, connections=6)
-        executor = Recording(three)
-        with opened(harvested_data, settings, executor) as cat:
-            cat.captures("*.com", crawls=some[:1], columns=["url"]).to_arrow()
-        assert {task.settings.rate for task in executor.tasks} == {200.0}
-        assert {task.settings.connections for task in executor.tasks} == {1}
+    settings = Settings(source=server.url, cache=tmp_path, rate=600.0, connections=6)
+    executor = Recording(three)
+    with opened(harvested_data, settings, executor) as cat:
+        cat.captures("*.com", crawls=some[:1], columns=["url"]).to_arrow()
+    assert {task.settings.rate for task in executor.tasks} == {200.0}
+    assert {task.settings.connections for task in executor.tasks} == {1}
     assert machines_and_tasks(executor) == (3, 14)
     assert machines_and_tasks(ThreadPoolExecutor(5)) == (1, 5)

@@ -99,6 +99,12 @@ def test_decodes_escape_sequences_as_browsers_do(chromium: Any) -> None:
         ("tis-620", b"\xa1\x80\xff", "\u0e01\u20ac\ufffd"),
         ("x-sjis", b"\x87\x40\xfa\x40\x81\x20\x80\xfd", "\u2460\u2170\ufffd \x80\ufffd"),
         ("ms_kanji", b"\x8a\x54\x81", "\u6982\ufffd"),
+        # An invalid pair without an ASCII character is one replacement.
+        *(
+            ("x-sjis", b"\x81\xffA", "\ufffdA"),
+            ("euc-kr", b"\xb0\xffA", "\ufffdA"),
+            ("euc-jp", b"\xb0\xffA", "\ufffdA"),
+        ),
         ("ks_c_5601-1987", b"\xb0\xa1\x8c\x63\xff\x41", "\uac00\ub620\ufffdA"),
         ("gb2312", b"\x80\xd6\xd0\x81\x39\xee\x39\xff", "\u20ac\u4e2d\u3400\ufffd"),
         ("gb18030", b"\xfe\x39\xfe\x39A\x81\x30\x81", "\ufffdA\ufffd"),

@@ -203,17 +203,6 @@ def test_all_forms_of_a_page_are_decoded_alike(documents: Documents) -> None:
     assert (made.charset, made.charset_source) == (found["charset"], found["charset_detector"])
 
 
-@pytest.mark.parametrize("charset", ["cp932", "euc-jp", "euc-kr", "gb18030", "big5", "cp1252", "utf-8", "utf-16-le"])
-def test_an_invalid_byte_is_one_replacement(charset: str) -> None:
-    words = {"euc-kr": "안녕하세요", "gb18030": "价格 中文", "big5": "中文網頁", "cp1252": "Größe"}.get(
-        charset, "日本語のページ"
-    )
-    label = {"cp932": "x-sjis", "utf-16-le": "utf-16le"}.get(charset, charset)
-    bad = {"cp1252": b"", "utf-16-le": b"\x00\xd8"}.get(charset, b"\xff")
-    data = words.encode(charset) + bad + words.encode(charset)
-    assert page_of(data, f"text/plain; charset={label}").html == words + "\ufffd" * bool(bad) + words
-
-
 @in_part(3)
 @pytest.mark.parametrize("declared", [HTML, "application/xhtml+xml", ""])
 def test_xhtml_is_read_as_the_server_declares_it(declared: str) -> None:

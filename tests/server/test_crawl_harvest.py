@@ -255,18 +255,17 @@ def test_damaged_blocks_are_requested_again(
 
 
 def test_harvests_requested_crawl(
-    mirror: Path, settings: Settings, harvested: Catalogue, crawl: str, tmp_path: Path
+    server: LoopbackServer, settings: Settings, harvested: Catalogue, crawl: str, tmp_path: Path
 ) -> None:
     messages: SimpleQueue[str] = SimpleQueue()
     wanted: dict[str, Any] = {"on_demand": True, "values": ["content_languages"], "notify": messages.put}
-    with LoopbackServer(mirror) as source:
-        reading = replace(settings, source=source.url, cache=tmp_path / "cache", rate=1000)
-        with serving(tmp_path / "data", reading, **wanted) as address:
-            answer = get(address, f"/{crawl}-index?url=example.com/*")
-            assert (answer.status, int(answer.headers["retry-after"]) >= 1) == (503, True)
-            assert crawl in answer.json["message"]
-            wait_for("dictionary pages stored", messages)
-            assert get(address, "/api/status").json["requests"] == len(source.log)
+    reading = replace(settings, source=server.url, cache=tmp_path / "cache", rate=1000)
+    with serving(tmp_path / "data", reading, **wanted) as address:
+        answer = get(address, f"/{crawl}-index?url=example.com/*")
+        assert (answer.status, int(answer.headers["retry-after"]) >= 1) == (503, True)
+        assert crawl in answer.json["message"]
+        wait_for("dictionary pages stored", messages)
+        assert get(address, "/api/status").json["requests"] == len(server.log)
     with serving(tmp_path / "data", settings, **wanted) as address:
         plan = get(address, f"/api/plan?url=*&lang=zza&crawl={crawl}").json["plan"]
         assert (plan["row_groups"], plan["row_groups_ruled_out"] > 0) == (0, True)

@@ -81,16 +81,15 @@ def test_captures_agree_with_python(address: str, harvested: Catalogue, asked: A
     assert rows
 
 
-def test_counts_requests_of_a_query(mirror: Path, crawl: str, tmp_path: Path) -> None:
-    with LoopbackServer(mirror) as source:
-        reading = Settings(source=source.url, cache=tmp_path)
-        harvested_in_part(tmp_path / "data", reading, crawl)
-        source.log.clear()
-        with serving(tmp_path / "data", reading) as address:
-            got = answer(address, "query", url="*.example.com", crawl=crawl)
-            assert got["requests"] == len(source.log) > 0
-            assert got["bytes"] == sum(each.sent_bytes for each in source.log)
-            again = answer(address, "query", url="*.example.com", crawl=crawl)
+def test_counts_requests_of_a_query(server: LoopbackServer, crawl: str, tmp_path: Path) -> None:
+    reading = Settings(source=server.url, cache=tmp_path)
+    harvested_in_part(tmp_path / "data", reading, crawl)
+    server.log.clear()
+    with serving(tmp_path / "data", reading) as address:
+        got = answer(address, "query", url="*.example.com", crawl=crawl)
+        assert got["requests"] == len(server.log) > 0
+        assert got["bytes"] == sum(each.sent_bytes for each in server.log)
+        again = answer(address, "query", url="*.example.com", crawl=crawl)
     assert (again["captures"], again["requests"]) == (got["captures"], 0)
 
 

@@ -91,15 +91,14 @@ def test_queries_are_shown_while_all_are_busy(harvested_data: Path, settings: Se
             pass
 
 
-def test_limit_and_cost_of_the_source(untaught_data: Path, mirror: Path, crawl: str, tmp_path: Path) -> None:
-    with LoopbackServer(mirror) as source:
-        with served_from(source.url, untaught_data, Settings(rate=50.0), tmp_path) as address:
-            before = samples(address)
-            assert not source.log
-            assert get(address, f"/{crawl}-index?url=example.com/*").status == 200
-            found = samples(address)
-            status = get(address, "/api/status").json
-        requests = len(source.log)
+def test_limit_and_cost_of_the_source(untaught_data: Path, server: LoopbackServer, crawl: str, tmp_path: Path) -> None:
+    with served_from(server.url, untaught_data, Settings(rate=50.0), tmp_path) as address:
+        before = samples(address)
+        assert not server.log
+        assert get(address, f"/{crawl}-index?url=example.com/*").status == 200
+        found = samples(address)
+        status = get(address, "/api/status").json
+    requests = len(server.log)
     assert before["catalogue_source_requests_total",] == 0
     assert before["catalogue_source_rate_limit",] == 50
     assert found["catalogue_source_requests_total",] == requests > 0
@@ -129,21 +128,20 @@ def test_process_that_replaces_another_continues_its_counters() -> None:
     assert [bound_of(totals, "/search", share) for share in (0.5, 0.95)] == [0.025, None]
 
 
-def test_health_is_503_without_a_readable_store(harvested_data: Path, mirror: Path, tmp_path: Path) -> None:
-    with LoopbackServer(mirror) as source:
-        with served_from(source.url, harvested_data, Settings(), tmp_path) as address:
-            answer = get(address, "/healthz")
-            assert (answer.status, answer.json) == (200, {"status": "ok", "version": package_version()})
-            store = tmp_path / "data" / STORE_NAME
-            store.rename(tmp_path / "moved")
-            answer = get(address, "/healthz")
-            assert (answer.status, STORE_NAME in answer.json["message"]) == (503, True)
-            (tmp_path / "moved").rename(store)
-            assert get(address, "/healthz").status == 200
-            store.write_bytes(b"damaged" * 1000)
-            answer = get(address, "/healthz")
-            assert (answer.status, "not a usable store" in answer.json["message"]) == (503, True)
-        assert source.log == []
+def test_health_is_503_without_a_readable_store(harvested_data: Path, server: LoopbackServer, tmp_path: Path) -> None:
+    with served_from(server.url, harvested_data, Settings(), tmp_path) as address:
+        answer = get(address, "/healthz")
+        assert (answer.status, answer.json) == (200, {"status": "ok", "version": package_version()})
+        store = tmp_path / "data" / STORE_NAME
+        store.rename(tmp_path / "moved")
+        answer = get(address, "/healthz")
+        assert (answer.status, STORE_NAME in answer.json["message"]) == (503, True)
+        (tmp_path / "moved").rename(store)
+        assert get(address, "/healthz").status == 200
+        store.write_bytes(b"damaged" * 1000)
+        answer = get(address, "/healthz")
+        assert (answer.status, "not a usable store" in answer.json["message"]) == (503, True)
+    assert server.log == []
 
 
 def test_status_page_has_the_same_figures(base: str) -> None:

@@ -161,12 +161,11 @@ def test_plans_but_does_not_read_expensive_queries(harvested_data: Path, setting
 
 
 @in_soak
-def test_repeated_queries_use_the_cache(mirror: Path, tmp_path: Path, crawl: str) -> None:
-    with LoopbackServer(mirror) as source:
-        settings = Settings(source=source.url, cache=tmp_path / "cache")
-        with serving(harvested_in_part(tmp_path / "data", settings, crawl), settings) as address:
-            first, again = (page(search(address, url="example.com", crawl=crawl)) for _ in range(2))
-            cached = terms(page(get(address, "/status")), "figures")
+def test_repeated_queries_use_the_cache(server: LoopbackServer, tmp_path: Path, crawl: str) -> None:
+    settings = Settings(source=server.url, cache=tmp_path / "cache")
+    with serving(harvested_in_part(tmp_path / "data", settings, crawl), settings) as address:
+        first, again = (page(search(address, url="example.com", crawl=crawl)) for _ in range(2))
+        cached = terms(page(get(address, "/status")), "figures")
     assert rows(first) == rows(again)
     assert "From the cache" not in terms(first, "plan")
     assert terms(again, "plan")["Requests"] == "0"

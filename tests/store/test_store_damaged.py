@@ -272,14 +272,10 @@ def test_numbers_rows_in_the_order_of_writes(store: Store) -> None:
         store.put("files", [("b", stored_file(b"4")), (5, stored_file(b"5"))])  # type: ignore[list-item]
 
 
-def test_derived_facts_are_deleted_with_their_file(store: Store, path: Path) -> None:
-    store.put("files", [("a", stored_file(b"1")), ("b", stored_file(b"2"))])
+def test_facts_do_not_change_the_state_and_may_be_damaged(store: Store, path: Path) -> None:
     state = store.state()
-    store.add_facts([("a", stored_file(b"of a")), ("b", stored_file(b"of b"))])
-    assert [store.get("facts", key) for key in "abc"] == [stored_file(b"of a"), stored_file(b"of b"), None]
+    store.add_facts([("b", stored_file(b"of b"))])
     assert store.state() == state
-    store.delete("files", ["a"])
-    assert [store.get("facts", key) for key in "ab"] == [None, stored_file(b"of b")]
     with raw(path) as connection:
         connection.execute("UPDATE facts SET value = CAST(value || x'00' AS BLOB)")
     with pytest.raises(StoreDamaged):

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from catalogue.cdx.cluster import list_path
+from catalogue.cdx.cluster import list_path, shards_path
 from catalogue.cdx.known_lines import KnownLines
 from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor
 from catalogue.source.http import HttpSource
 from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource
+from tests.support.block_lists import CRAWL, shards_list
 from tests.support.clocks import FakeClock
 from tests.support.faults import FaultServer
 
-CRAWL = "CC-MAIN-2022-33"
 PATH = list_path(CRAWL)
 BLOCKS = 24_000
 
@@ -20,8 +20,8 @@ BLOCKS = 24_000
 class Served:
     """A list behind a server that counts."""
 
-    def __init__(self, data: bytes) -> None:
-        self.files = {PATH: data}
+    def __init__(self, data: bytes, shards: int) -> None:
+        self.files = {PATH: data, shards_path(CRAWL): shards_list(shards)}
         self.server = FaultServer(self.files)
 
     @contextmanager
@@ -32,10 +32,8 @@ class Served:
             with closing(PoliteSource(inner, limiter)) as self.source:
                 yield self
 
-    def search(
-        self, known: KnownLines | None = None, predict: Predictor = USUAL, shards: int | None = None
-    ) -> ClusterSearch:
-        return ClusterSearch(self.source, CRAWL, known=known, predict=predict, shards=shards)
+    def search(self, known: KnownLines | None = None, predict: Predictor = USUAL) -> ClusterSearch:
+        return ClusterSearch(self.source, CRAWL, known=known, predict=predict)
 
     def cost(self) -> tuple[int, int]:
         """Return requests and bytes since the last call."""
@@ -45,6 +43,6 @@ class Served:
 
 
 @contextmanager
-def served(data: bytes) -> Iterator[Served]:
-    with Served(data).open() as opened:
+def served(data: bytes, shards: int = 300) -> Iterator[Served]:
+    with Served(data, shards).open() as opened:
         yield opened
