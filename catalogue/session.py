@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
 from catalogue.errors import QueryError
@@ -89,6 +89,9 @@ class Session:
         self.data = self.folder if self.dataset_name is None else self.folder / check_name(self.dataset_name)
         self.store_path = self.data / STORE_NAME
         self.__dict__.update(self._shared)
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError("an open catalogue cannot be sent to another process; open it again in each process")
 
     def close(self) -> None:
         """Close everything, aborting requests; it is opened again at its next use."""

@@ -16,7 +16,13 @@ from catalogue.commoncrawl.crawls import CrawlWords, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
 from catalogue.formatting import ReprMixin, parse_size, plural, size
-from catalogue.metadata_db.refresh import database_problems, rebuild_database, refresh, suspect_files
+from catalogue.metadata_db.refresh import (
+    changed_during_check,
+    database_problems,
+    rebuild_database,
+    refresh,
+    suspect_files,
+)
 from catalogue.progress import Progress
 from catalogue.query.arguments import several
 from catalogue.selection import select_stored
@@ -196,6 +202,7 @@ def _check_values(
     checked = Checked()
     progress = Progress("check", sum(map(session.store.count, TABLES)), 0)
     report(progress)
+    before, misplaced = (session.store.state(), session.store.index_state()), False
     versions: dict[str, object] = {}
     for table in TABLES:
         checked.values[table] = 0
@@ -214,6 +221,9 @@ def _check_values(
                 versions[key] = version
             if problem := _DAMAGED[table] if version is None else _misplaced(table, key, version, dataset, versions):
                 checked.findings.append(Finding(table, str(key), problem, _definition(str(key), session)))
+                misplaced |= version is not None
+    if misplaced and before != (session.store.state(), session.store.index_state()):
+        raise changed_during_check(session.store)  # tables were read one after the other
     report(progress)
     return checked
 
@@ -235,7 +245,8 @@ def _check_lists(session: Session, checked: Checked, crawls: set[str] | None, *,
             problem = str(error).partition("; run: ")[0]
             checked.findings.append(Finding("blocks", LISTS + crawl, problem, REPAIR))
             if repair:
-                forget_list(session.store, crawl)
+                with session.store.harvesting(crawl):
+                    forget_list(session.store, crawl)
                 checked.harvests.append(f"catalogue harvest --crawl {crawl} --index cdx")
         checked.values["blocks"] = checked.values.get("blocks", 0) + 1
 

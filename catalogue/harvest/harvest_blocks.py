@@ -28,7 +28,15 @@ from catalogue.source.parallel import map_in_order
 from catalogue.source.retry import PoliteSource, get_tail
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.store.stored_lists import LISTS, blocks_folder, list_file, listed_crawls, open_list, stored_response
+from catalogue.store.stored_lists import (
+    LISTS,
+    blocks_folder,
+    delete_parts,
+    list_file,
+    listed_crawls,
+    open_list,
+    stored_response,
+)
 
 _END = 16 << 10
 _AT_ONCE = 4
@@ -59,6 +67,7 @@ def harvest_blocks(
         try:
             if _fetch_list(crawl, store, source, report, refresh=refresh):
                 outcome.fetched.add(path)
+            delete_parts(store, crawl)  # also those of a command that was stopped when the list was stored
             outcome.progress.done = 1
         except OF_ONE_FILE as error:
             outcome.failures[path] = str(error)
@@ -108,8 +117,6 @@ def _fetch_list(
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
     store.put("documents", [(LISTS + crawl, replace(stored_response(end, source), data=directory))])
-    for left in blocks_folder(store).glob(f".{crawl}.*.part"):  # of this and of earlier versions
-        left.unlink(missing_ok=True)
     return True
 
 

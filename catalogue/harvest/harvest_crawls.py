@@ -29,6 +29,7 @@ from catalogue.store.stored_lists import (
     REQUESTED,
     VALUES,
     crawls_with_blocks,
+    delete_parts,
     forget_list,
     listed_files,
     load_dataset,
@@ -321,6 +322,7 @@ def forget_crawls(session: Session, crawls: CrawlWords) -> int:
             store.delete("documents", [*store.keys("documents", f"{REQUESTED}{crawl}/"), f"{VALUES}{crawl}"])
             if dataset == COMMON_CRAWL:
                 store.delete("documents", [manifest_path(crawl), *store.keys("documents", f"snapshots/{crawl}/")])
+                delete_parts(store, crawl)
                 forget_list(store, crawl)
                 session.forget_blocks(crawl)
             store.delete("files", paths)

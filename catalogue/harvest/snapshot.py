@@ -149,8 +149,9 @@ def export(
         files = {crawl: file for crawl, file in before.items() if crawl in crawls or not removes}
         try:
             _put_manifest(place, part, files)
-            for crawl in before.keys() - files.keys():
-                place.remove(before[crawl].name)
+            for name in place.names() - {file.name for file in files.values()}:
+                if name.startswith("crawls/") and name.endswith(".values"):  # a killed export may have left some
+                    place.remove(name)
             for crawl, paths in crawls.items():
                 file = _write(part, session.store, crawl, paths)
                 if file != files.get(crawl) or place.size(file.name) != file.size:
@@ -283,9 +284,9 @@ def _pull_file(session: Session, place: PoliteSource, file: SnapshotFile, compar
         else:
             rows = _rows(file.crawl, path, store, session.source.url)
             added = Counter(table for table, _ in store.add_missing(rows))
-            store.put("documents", [(note, marker(source=place.url))])
         finally:
             path.unlink(missing_ok=True)
+        store.put("documents", [(note, marker(source=place.url))])
     pulled.files += added["files"]
     pulled.kept += files - added["files"]
     pulled.row_groups += added["indexes"]

@@ -112,8 +112,8 @@ def join(
         if done.complete:
             for name in (_KEYS, _PARTS):
                 shutil.rmtree(work / name, ignore_errors=True)
-    if done.complete and is_file:
-        shutil.rmtree(folder)
+        if done.complete and is_file:  # before another process can lock it
+            shutil.rmtree(folder, ignore_errors=True)
     return done
 
 

@@ -176,11 +176,16 @@ def rebuild_database(path: Path, store: Store, dataset: Dataset) -> None:
     refresh(path, store, dataset, column_chunks=[crawl for (crawl,) in crawls], rebuild=True)
 
 
+def changed_during_check(store: Store) -> StoreLocked:
+    return StoreLocked(f"another process changed {store.path} during the check; run it again when that process is done")
+
+
 def database_problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
     """Update the database, and yield how it differs from the store, or why it cannot be read.
 
     Raises:
         DiskFailed: if it cannot be updated for lack of space or permission.
+        StoreLocked: if another process changes the store.
     """
     try:
         refresh(path, store, dataset)
@@ -189,6 +194,7 @@ def database_problems(path: Path, store: Store, dataset: Dataset) -> Iterator[st
             for (table,) in tables.fetchall():  # every column of every row
                 connection.execute(f"CREATE OR REPLACE TEMP TABLE copy AS FROM derived.{table}")
             connection.execute("DROP TABLE temp.copy")
+            state = connection.execute("SELECT value FROM derived.meta WHERE key = 'store'").fetchone()
             shown = dict(connection.execute("SELECT path, version FROM derived.files").fetchall())
             failed = {each for (each,) in connection.execute("SELECT path FROM derived.failures").fetchall()}
             wrong = connection.execute(
@@ -204,6 +210,8 @@ def database_problems(path: Path, store: Store, dataset: Dataset) -> Iterator[st
         yield f"it cannot be read: {first_paragraph(cause)}"
         return
     stored = store.versions("files", store.keys("files"))
+    if state != (store.state(),):
+        raise changed_during_check(store)
     for path_ in sorted(stored.keys() | shown.keys()):
         if path_ not in shown and dataset.file(path_) and path_ not in failed:
             yield f"{path_} is missing"

@@ -189,10 +189,16 @@ def crawls_with_lines(store: Store) -> list[str]:
 
 
 def forget_list(store: Store, crawl: str) -> None:
-    """Delete the list of a crawl, and what searches read of it."""
-    store.delete("documents", [LISTS + crawl])
-    store.delete("facts", [SEARCHES + crawl, SHARDS + crawl])
+    """Delete the list of a crawl, and what searches read of it; its document last, so that this can be repeated."""
     list_file(store, crawl).unlink(missing_ok=True)
+    store.delete("facts", [SEARCHES + crawl, SHARDS + crawl])
+    store.delete("documents", [LISTS + crawl])
+
+
+def delete_parts(store: Store, crawl: str) -> None:
+    """Delete the unfinished files of a list, in any version; no other process may harvest it."""
+    for left in blocks_folder(store).glob(f".{crawl}.*.part"):
+        left.unlink(missing_ok=True)
 
 
 def save_lines(store: Store, source: str, known: "Iterable[KnownLines]") -> None:

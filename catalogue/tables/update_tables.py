@@ -302,7 +302,7 @@ class _Update:
         write_state(self._folder, state)
         used_paths = {table_path(self._folder, crawl) for crawl, each in state.crawls.items() if each.checksum}
         used_paths |= {values_path(self._folder, crawl) for crawl, each in state.crawls.items() if each.values}
-        for path in {*self._folder.glob("*.parquet")} - used_paths:
+        for path in {*self._folder.glob("*.parquet"), *self._folder.glob(".*.part")} - used_paths:
             path.unlink(missing_ok=True)
         return state
 
@@ -325,7 +325,7 @@ class _Update:
             and (before.stored_indexes == stored_indexes or not before.gaps)
         ):
             found = replace(before, stored_indexes=stored_indexes)
-            if crawl in self._values and old:
+            if old and (crawl in self._values or not before.values):  # a pull that stored some may have been stopped
                 found.values = self._write_values(crawl, old)
             state.schemas |= {name: self._old.schemas[name] for name in before.schemas}
             return found

@@ -3,7 +3,9 @@
 import re
 import shutil
 import sqlite3
+import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -17,7 +19,7 @@ from catalogue.check.check import Share
 from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, manifest_path
 from catalogue.demo import LoopbackServer
-from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.errors import IncompleteAnswer, QueryError, StoreLocked
 from catalogue.formatting import size
 from catalogue.metadata_db.connection import statement
 from catalogue.metadata_db.refresh import intruders as intruders_of
@@ -67,6 +69,27 @@ def test_harvested_stores_are_valid_and_checked_by_crawl(untaught_data: Path, mi
         assert done.findings == []
         assert 0 < done.values["files"] < files
         assert [finding.key for finding in cat.check("latest").findings] == [rotten]
+
+
+@pytest.mark.parametrize("event", ["sqlite3.connect", "shutil.rmtree"])  # before a table is read; after an update
+def test_change_by_another_process_is_no_finding(cat: Catalogue, event: str) -> None:
+    with Store(cat.session.store.path) as store:
+        path = store.keys("files")[0]
+        index = f"{path.replace('part-0', 'part-9')}#0"
+        stored = store.get("files", path)
+        assert stored
+
+        def change() -> None:
+            store.put("files", [(path, replace(stored, last_modified=event))])
+            store.put("indexes", [(index, stored)])
+
+        store.put("files", [(path, stored)])  # so that the database is updated
+        changes = [change]
+        sys.addaudithook(lambda each, _: changes.pop()() if each == event and changes else None)
+        with pytest.raises(StoreLocked, match="during the check; run it again"):
+            cat.check()
+        store.delete("indexes", [index])
+    assert not cat.check().findings
 
 
 def test_names_each_flipped_value_and_no_other(cat: Catalogue) -> None:

@@ -144,6 +144,7 @@ def test_takes_few_requests_and_continues(mirror: Path, tmp_path: Path) -> None:
         assert (row["crawl"], row["index"], row["harvested"], row["taken"]) == (CRAWL, "cdx", 1, 1)
         assert row["requests"] == len([each for each in server.log if each.path != "collinfo.json"]) == 2 + parts
         server.reset()
+        (tmp_path / f"data/blocks/.{CRAWL}.0.part").touch()  # as of a command killed after it stored the list
         assert asks(*words, "--json").json()["taken"] == 0
         assert {each.path for each in server.log} <= {"collinfo.json"}
         server.reset()
@@ -241,6 +242,8 @@ def test_damaged_files_are_found_and_dropped(cat: Catalogue, mirror: Path, tmp_p
     plan = asks("plan", "example.com", "--crawl", CRAWL, "--json")
     assert plan.json()["searches"] == 1
     assert "cannot be used" in plan.err
+    with cat.session.store.harvesting(CRAWL):
+        assert asks("check", "--repair").status == 75
     assert f"run: catalogue harvest --crawl {CRAWL} --index cdx" in asks("check", "--repair").err
     assert not stored.exists()
     assert asks("check").status == 0
@@ -260,6 +263,7 @@ def test_forget_deletes_lists_and_missing_ones_are_named(cat: Catalogue, mirror:
     cat.forget(CRAWL)
     assert cat.session.block_lists.stored == [OTHER]
     assert cat.sql("SELECT DISTINCT crawl FROM blocks").fetchall() == [(OTHER,)]
+    (tmp_path / f"data/blocks/.{OTHER}.0.part").touch()  # as of an interrupted harvest
     cat.forget(OTHER)
     assert cat.sql("FROM blocks").fetchall() == []
     assert not [*(tmp_path / "data/blocks").iterdir()]

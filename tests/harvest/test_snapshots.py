@@ -227,6 +227,7 @@ def test_export_continues_an_unfinished_one(
     assert finished == {*files_of(exported)} - {last} != set()
     times = {path: path.stat().st_mtime_ns for path in place.glob("crawls/*")}
     store.put(table, [(key, value)])
+    (place / "crawls/CC-MAIN-2012-01.values").touch()  # as of an export killed when it removed a crawl
     taught.export_snapshot(place)
     assert {path: path.stat().st_mtime_ns for path in times} == times
     assert names(place) == names(exported)

@@ -1,8 +1,10 @@
 """Joins that are run again: after other options, other files, an incomplete result, or a change of what is stored."""
 
 import hashlib
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.errors import QueryError, TooExpensive
+from catalogue.errors import QueryError, StoreLocked, TooExpensive
 from catalogue.formatting import plural, size
 from catalogue.surt import Match
 from tests.join.test_join import SMALL, Oracle, expected, of_result, refuse, run, texts_of
@@ -110,7 +112,18 @@ def test_output_is_not_the_input_nor_in_use(both: Catalogue, oracle: Oracle, cra
         with pytest.raises(QueryError, match=message):
             both.join(keys, output, crawls=crawl)
     assert keys.read_bytes() == before
-    both.join(keys, tmp_path / "found.parquet", crawls=crawl)
+    join = partial(both.join, keys, tmp_path / "found.parquet", crawls=crawl)
+    locked: list[bool] = []
+
+    def join_during_its_end(event: str, given: tuple[object, ...]) -> None:
+        if event == "shutil.rmtree" and given[0] == tmp_path / ".found.parquet.join" and not locked:
+            locked.append(True)
+            with pytest.raises(StoreLocked, match="another process writes to"):
+                join()
+
+    sys.addaudithook(join_during_its_end)
+    join()
+    assert locked
     assert sorted(path.name for path in tmp_path.iterdir()) == ["found.parquet", "keys.parquet"]
 
 

@@ -21,6 +21,7 @@ from catalogue import Catalogue
 from catalogue.errors import QueryError, UnknownColumn
 from catalogue.harvest.snapshot import MANIFEST
 from catalogue.parquet.page_index import Indexes
+from catalogue.progress import Progress
 from catalogue.settings import Settings
 from catalogue.tables.table_file import TABLES_FOLDER
 from tests.conftest import once
@@ -304,7 +305,15 @@ def test_snapshots_contain_values(with_values: Catalogue, tmp_path: Path) -> Non
     expected = with_values.sql(rows).fetchall()
     assert expected
     settings = replace(with_values.session.settings, cache=tmp_path / "other-cache")
+
+    def stop(progress: Progress) -> None:
+        if progress.done:
+            raise KeyboardInterrupt
+
     with catalogue.open(tmp_path / "other", settings=settings, progress=False) as cat:
+        cat.harvest(CRAWL, subsets="all")
+        with pytest.raises(KeyboardInterrupt):
+            cat.pull(str(tmp_path / "snapshot"), report=stop)
         cat.pull(str(tmp_path / "snapshot"))
         assert cat.sql(rows).fetchall() == expected
 

@@ -56,6 +56,7 @@ WRITERS = {
     writer.name: writer
     for writer in (
         Writer("harvest", "empty", ("harvest", "--crawl", f"{OLD}..{NEWEST}", "--yes"), output=False),
+        Writer("harvest blocks", "old", ("harvest", "--crawl", NEWEST, "--index", "cdx"), output=False),
         Writer("harvest pages", "old", ("harvest", "--crawl", NEWEST, "--rate", "900", "--pages"), output=False),
         Writer("backfill", "old", ("backfill",), output=False),
         Writer("pull", "old", ("pull", "{snapshot}"), output=False),
@@ -211,6 +212,9 @@ class World:
         shown = self._database()
         for view in ("files", "crawls") if writer.output else VIEWS:
             assert shown[view] == right.shown[view], f"run again {view} differs"
+        there = {name for name in Image.of(self.work).files if name.endswith((".part", ".values", ".parquet"))}
+        left = {name for name in there - right.image.files.keys() if "/pages/" not in name}  # which the cache evicts
+        assert not left, f"run again {left} are left"
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from tests.slow.commands import WRITERS, World, cut_power, fail, kill, world
-from tests.slow.disk import Image, full, missing_tools
+from tests.slow.disk import Call, DiskFault, Image, full, missing_tools
 from tests.support.amounts import in_part
 
 pytestmark = pytest.mark.skipif(bool(missing_tools()), reason=str(missing_tools()))
@@ -31,6 +31,16 @@ def test_full_disk_leaves_the_folder_unchanged(made: World) -> None:
 @pytest.mark.parametrize("name", ["harvest", "fetch f.warc.gz", "export ducklake"])
 def test_killed_commands_lose_nothing(made: World, name: str) -> None:
     kill(made, WRITERS[name], Random(name))
+
+
+@pytest.mark.parametrize("name", ["harvest blocks", "pull", "export snapshot"])
+def test_commands_killed_before_a_deletion_leave_no_temporary_file(made: World, name: str) -> None:
+    writer = WRITERS[name]
+    for entry in made.result(writer).entries:
+        if entry.call is Call.UNLINK:
+            made.state(writer.before).write(made.work)
+            made.run(writer, DiskFault("before", entry.number))
+            made.check_again(writer)
 
 
 @in_part(2)

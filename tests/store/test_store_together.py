@@ -1,6 +1,7 @@
 """Transactions are atomic while other threads and processes use the store."""
 
 import os
+import pickle
 import shutil
 import subprocess
 import warnings
@@ -290,6 +291,8 @@ def test_refuses_use_after_fork(mirror: Path, crawl: str, tmp_path: Path) -> Non
             for name, use in uses.items():
                 messages = in_fork(use)
                 assert "opened by another process; open it again in this one" in messages, (name, messages)
+            with pytest.raises(TypeError, match="open it again in each process"):
+                pickle.dumps(found)
             assert in_fork(found.to_arrow) == str(found.to_arrow())  # read before the fork
 
             def again() -> int:
