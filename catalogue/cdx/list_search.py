@@ -122,6 +122,8 @@ class ClusterSearch:
         self._source = source
         self._known = known
         self.predict = predict
+        self._is_checked = False
+        """The shards were counted, or the crawl has no list of files."""
         self.bytes = 0
 
     @property
@@ -153,11 +155,11 @@ class ClusterSearch:
             if (listed := list_of_files(self._source, self.crawl)) is not None:
                 self.bytes += len(listed)
                 self.known.check_shards(count_shards(self.crawl, listed))
-            self._check_end = False
+            self._is_checked = True
         return self.known.list(start, end)
 
     def _is_unchecked_end(self, border: int) -> bool:
-        return border == self.known.version.size and self.known.shards is None
+        return border == self.known.version.size and self.known.shards is None and not self._is_checked
 
     def knows(self, interval: KeyInterval) -> bool:
         """Return whether ``find`` makes no request."""

@@ -1,6 +1,5 @@
 """``catalogue check`` finds and repairs damaged values, and differences from the source."""
 
-import re
 import shutil
 import sqlite3
 import sys
@@ -17,9 +16,9 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.check.check import Share
 from catalogue.commoncrawl.crawls import COLLINFO
-from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, manifest_path
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.demo import LoopbackServer
-from catalogue.errors import IncompleteAnswer, QueryError, StoreLocked
+from catalogue.errors import QueryError, StoreLocked
 from catalogue.formatting import size
 from catalogue.metadata_db.connection import statement
 from catalogue.metadata_db.refresh import intruders as intruders_of
@@ -27,28 +26,18 @@ from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.schema import TABLES
-from tests.support.amounts import in_part, part_of
+from tests.support.amounts import part_of
 from tests.support.commands import Command
-from tests.support.crawls import ABSENT, CRAWL, crawl_of, index_path, table
+from tests.support.crawls import CRAWL, crawl_of, index_path, table
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
 from tests.support.hosts import opened
-from tests.support.rot import FILES, STORE, cat, content, flip, flip_value, harvested_crawl, paths, rows, server
+from tests.support.rot import FILES, STORE, cat, commands, flip, flip_value, harvested_crawl, paths, rows, server, sql
 
 __all__ = ["cat", "harvested_crawl", "server"]  # fixtures
 
 
-def commands(cat: Catalogue, source: str | None = None) -> Command:
-    return Command(cat.session.data, source or cat.session.settings.source, cat.session.data)
-
-
 def found(cat: Catalogue) -> list[tuple[str, str]]:
     return [(finding.kind, finding.key) for finding in cat.check().findings]
-
-
-def sql(cat: Catalogue, statement: str, *parameters: object) -> None:
-    cat.close()
-    with closing(sqlite3.connect(cat.session.data / STORE, isolation_level=None)) as connection:
-        connection.execute(statement, parameters)
 
 
 def test_harvested_stores_are_valid_and_checked_by_crawl(untaught_data: Path, mirror: Path, tmp_path: Path) -> None:
@@ -311,97 +300,6 @@ def test_reports_files_among_the_keys_of_others() -> None:
         assert intruders(*disjoint, (33, 37), (51, 52), (61, 62)) == []
 
 
-def test_repair_drops_damaged_values_and_harvest_fetches_them(cat: Catalogue, server: LoopbackServer) -> None:
-    before = content(cat.session.data / STORE)
-    one, _, three, *_ = paths(server.folder)
-    damaged = [("files", one), ("documents", manifest_path(CRAWL)), *(("indexes", f"{three}#{n}") for n in range(2))]
-    for name, key in damaged:
-        flip_value(cat.session.data / STORE, name, key, Random(3))
-    command = commands(cat)
-    ran = command("check", "--repair")
-    assert ran.status == 1
-    in_order = sorted(damaged, key=lambda each: TABLES.index(each[0]))
-    assert [line.split(": ")[1] for line in ran.out.splitlines()] == [key for _, key in in_order]
-    assert ran.err.splitlines()[-3:] == [
-        "damaged values are deleted, and the metadata database is rebuilt",
-        "1 footer to be harvested again",
-        f"run: catalogue harvest --crawl {CRAWL}",
-    ]
-    assert command("check", "--repair").err.splitlines()[-2:] == ran.err.splitlines()[-2:]  # until it is harvested
-    assert not server.log
-    with pytest.warns(IncompleteAnswer):
-        assert cat.captures("*.com").to_arrow().num_rows == 4 * (FILES - 1)
-    server.log.clear()
-    cat.harvest(CRAWL)
-    assert {each.path for each in server.log} == {one, ABSENT, manifest_path(CRAWL)}
-    assert content(cat.session.data / STORE)["files"] == before["files"]
-    assert cat.check().complete
-
-
-def test_harvest_fetches_footers_that_cannot_be_decoded(cat: Catalogue, server: LoopbackServer) -> None:
-    one, *_ = paths(server.folder)
-    flip_value(cat.session.data / STORE, "files", one, Random(3))
-    cat.close()
-    shutil.rmtree(cat.session.data / "tables")
-    missing = " ".join(cat.captures("*.com", crawls=CRAWL, index="columnar").plan.missing)
-    (harvested,) = cat.harvest(CRAWL)
-    assert harvested.fetched == {one}
-    left = " ".join(cat.captures("*.com", crawls=CRAWL, index="columnar").plan.missing)
-    assert (missing[:2], left[:2]) == ("2 ", "1 ")  # one is absent at the source
-
-
-def test_repair_drops_files_that_the_source_served_for_others(server: LoopbackServer, tmp_path: Path) -> None:
-    with catalogue.open(tmp_path / "data", settings=Settings(source=server.url, cache=tmp_path)) as cat:
-        cat.harvest(CRAWL)
-        one, other, *_ = paths(server.folder)
-        with Store(cat.session.data / STORE) as store:
-            footer = store.get("files", other)
-            assert footer
-            store.put("files", [(one, footer)])
-        assert {(each.kind, each.key) for each in cat.check().findings} == {("suspect", one), ("suspect", other)}
-        done = cat.check(repair=True)
-        assert (sorted(done.dropped), done.complete) == ([one, other], False)
-        assert not cat.captures("*.com", index="columnar").complete
-        cat.harvest(CRAWL)
-        assert cat.check().complete
-
-
-def test_repair_rebuilds_a_damaged_database(cat: Catalogue) -> None:
-    chunks = len(cat.column_chunks(CRAWL))
-    cat.close()
-    data = cat.path.read_bytes()
-    for place in range(3 * 4096, len(data), 1 << 21):
-        cat.path.write_bytes(data[:place] + Random(place).randbytes(5000) + data[place + 5000 :])
-        ran = commands(cat)("check", "--repair")
-        assert ran.status == 0, ran.err
-    assert len(cat.column_chunks(CRAWL)) == chunks > 0
-
-
-def test_repair_of_a_damaged_definition_names_the_command(tmp_path: Path) -> None:
-    mirror = crawl_of(tmp_path / "mirror", table(["com,a)/", "com,b)/"]))
-    path = str(index_path(mirror).relative_to(mirror))
-    command = Command(tmp_path / "data", str(mirror), tmp_path)
-    define = ["harvest", "--table", "mine", "--key", "url_surtkey", path]
-    assert command(*define).status == 0
-    flip_value(tmp_path / "data" / "mine" / STORE, "documents", DATASET_DOCUMENT, Random(1))
-    for words in (["check"], ["check", "--repair"]):
-        ran = command(*words, "--table", "mine")
-        assert ran.status == 1
-        assert ran.err.splitlines()[-1].startswith("run: catalogue harvest --table mine --key COLUMN")
-    assert command(*define).status == 0
-    assert command("check", "--table", "mine").status == 0
-
-
-def test_harvest_replaces_damaged_values(cat: Catalogue, server: LoopbackServer) -> None:
-    for path in paths(server.folder):
-        flip_value(cat.session.data / STORE, "files", path, Random(1))
-    flip_value(cat.session.data / STORE, "documents", manifest_path(CRAWL), Random(1))
-    flip_value(cat.session.data / STORE, "failures", ABSENT, Random(1))
-    (outcome,) = cat.harvest(CRAWL, refresh=True)
-    assert list(outcome.failures) == [ABSENT]
-    assert cat.check().complete
-
-
 def test_takes_equal_files_of_a_dataset(tmp_path: Path) -> None:
     """Its owner may have copied them; those of Common Crawl are suspects."""
     mirror = crawl_of(tmp_path / "mirror", *[table(["com,a)/", "com,b)/"])] * 3)
@@ -412,22 +310,3 @@ def test_takes_equal_files_of_a_dataset(tmp_path: Path) -> None:
         assert not [path for outcome in cat.harvest() for path in outcome.failures]
         assert cat.captures("*").count() == 6
         assert not cat.check().findings
-
-
-@in_part(2)
-@pytest.mark.parametrize(("place", "byte"), [(0, b"k"), (0, b"\xff"), (1, b"\xff")])
-def test_damaged_keys_are_repaired(cat: Catalogue, server: LoopbackServer, place: int, byte: bytes) -> None:
-    """In a row or in the index of the table: the first byte of a part of a key is another one."""
-    path, one = cat.session.data / STORE, paths(server.folder)[3]
-    for change in ("DELETE FROM indexes", "DELETE FROM facts", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
-        sql(cat, change)  # keys of indexes begin with the path
-    content = path.read_bytes()
-    at = [found.start() for found in re.finditer(re.escape(one.encode()), content)][place] + len("cc-index/table/")
-    path.write_bytes(content[:at] + byte + content[at + 1 :])
-    for repair in (False, True):
-        cat.check(repair=repair)
-        cat.close()
-    cat.harvest(CRAWL)
-    assert cat.check().findings == []
-    assert one in {*cat.files()["path"]}
-    assert len(cat.files()) == FILES

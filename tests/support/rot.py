@@ -18,6 +18,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
 from catalogue.store.schema import TABLES
 from catalogue.store.stored_file import decode
+from tests.support.commands import Command
 from tests.support.crawls import ABSENT, CRAWL, crawl_of, index_path, table, write_manifest
 
 FILES = 12
@@ -87,3 +88,13 @@ def flip_value(path: Path, name: str, key: str, random: Random) -> None:
         (value,) = connection.execute(f'SELECT value FROM "{name}" WHERE key = ?', [key]).fetchone()  # noqa: S608
         flipped = flip(value, random.randrange(8 * len(value)))
         connection.execute(f'UPDATE "{name}" SET value = ? WHERE key = ?', [flipped, key])  # noqa: S608
+
+
+def commands(cat: Catalogue, source: str | None = None) -> Command:
+    return Command(cat.session.data, source or cat.session.settings.source, cat.session.data)
+
+
+def sql(cat: Catalogue, statement: str, *parameters: object) -> None:
+    cat.close()
+    with closing(sqlite3.connect(cat.session.data / STORE, isolation_level=None)) as connection:
+        connection.execute(statement, parameters)
