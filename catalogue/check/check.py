@@ -16,13 +16,8 @@ from catalogue.commoncrawl.crawls import CrawlWords, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
 from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
 from catalogue.formatting import ReprMixin, parse_size, plural, size
-from catalogue.metadata_db.refresh import (
-    changed_during_check,
-    database_problems,
-    rebuild_database,
-    refresh,
-    suspect_files,
-)
+from catalogue.metadata_db import differences
+from catalogue.metadata_db.refresh import refresh
 from catalogue.progress import Progress
 from catalogue.query.arguments import several
 from catalogue.selection import select_stored
@@ -223,7 +218,7 @@ def _check_values(
                 checked.findings.append(Finding(table, str(key), problem, _definition(str(key), session)))
                 misplaced |= version is not None
     if misplaced and before != (session.store.state(), session.store.index_state()):
-        raise changed_during_check(session.store)  # tables were read one after the other
+        raise differences.changed_during_check(session.store)  # tables were read one after the other
     report(progress)
     return checked
 
@@ -304,15 +299,15 @@ class _Check:
         path = self.session.writable_database(changes=repair)
         if repair:
             remake_tables(self.session.writable_tables(), store, dataset)
-            rebuild_database(path, store, dataset)
+            differences.rebuild(path, store, dataset)
         for name in damaged_tables(self.session.writable_tables()):
             checked.findings.append(Finding("catalogue", "", f"{TABLES_FOLDER}/{name} is damaged"))
-        for problem in database_problems(path, store, dataset):
+        for problem in differences.problems(path, store, dataset):
             checked.findings.append(Finding("catalogue", "", f"{path.name} differs from the store: {problem}"))
         checked.catalogue = True
         if dataset != COMMON_CRAWL or checked.findings:
             return
-        suspects = dict(suspect_files(path, store))
+        suspects = dict(differences.suspects(path, store))
         chosen = [each for each in suspects if self.crawls is None or _crawl_of("files", each, dataset) in self.crawls]
         for each in chosen:
             what = f"{suspects[each]}; the source may have sent the wrong file"

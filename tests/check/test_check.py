@@ -21,7 +21,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import QueryError, StoreLocked
 from catalogue.formatting import size
 from catalogue.metadata_db.connection import statement
-from catalogue.metadata_db.refresh import intruders as intruders_of
+from catalogue.metadata_db.differences import intruders as intruders_of
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.database import Store

@@ -20,7 +20,7 @@ import catalogue
 from catalogue.errors import BadFooter, UnplannedRead
 from catalogue.read.reader import batches_of, read
 from catalogue.settings import Settings
-from catalogue.source.open import FolderSource
+from catalogue.source.folder import FolderSource
 from catalogue.store.database import Store
 from tests.support.amounts import in_part, in_soak
 from tests.support.crawls import crawl_of, harvest_footers
