@@ -322,7 +322,7 @@ def _price_of(choice: Choice, parts: Iterable[Part], cost: Cost) -> float:
 def _await(
     choice: Choice, query: ResolvedQuery, columns: Sequence[ColumnRead], odds: _Odds, cost: Cost
 ) -> tuple[Awaited, float]:
-    """Estimate a read by the page index, and its price in seconds, with the index."""
+    """Estimate a read by the page index, and its price in seconds, without the index, which later queries use, too."""
     path, group, key = choice.metadata.file.path, choice.group, query.table.key
     units = len(choice.units) if choice.key_index else expected_units(choice, query)
     share = min(1.0, units / expected_pages(group.chunks[key]))
@@ -346,8 +346,7 @@ def _await(
     sure = likely * (math.ceil(units) / min(_APART, math.ceil(units)) if choice.drawn else 1)
     requests, size_of_all = len(planned) * sure, sum(len(fetch.range) for fetch in planned) * sure
     awaited = Awaited(choice.metadata.file, group.ordinal, group.num_rows, requests, size_of_all, pages)
-    seconds = _price_of(choice, choice.missing, cost) + cost.latency + cost.price(requests, size_of_all)
-    return awaited, seconds
+    return awaited, cost.price(requests, size_of_all)
 
 
 def _waves(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedRequest, ...], ...]:
