@@ -22,6 +22,8 @@ HOLDERS = 2.0
 SELECTIVITY = 0.5
 """Assumed share of pages with a matching key that also match other conditions."""
 
+_USES_OF_INDEX = 2
+"""Queries that share the price of a page index, which the first one stores."""
 _APART = 64
 """Separate pages that an estimate simulates."""
 _FIRST_FILES, _MORE_FILES = 4, 8
@@ -322,7 +324,7 @@ def _price_of(choice: Choice, parts: Iterable[Part], cost: Cost) -> float:
 def _await(
     choice: Choice, query: ResolvedQuery, columns: Sequence[ColumnRead], odds: _Odds, cost: Cost
 ) -> tuple[Awaited, float]:
-    """Estimate a read by the page index, and its price in seconds, without the index, which later queries use, too."""
+    """Estimate a read by the page index, and its price in seconds, with a share of the index."""
     path, group, key = choice.metadata.file.path, choice.group, query.table.key
     units = len(choice.units) if choice.key_index else expected_units(choice, query)
     share = min(1.0, units / expected_pages(group.chunks[key]))
@@ -346,7 +348,8 @@ def _await(
     sure = likely * (math.ceil(units) / min(_APART, math.ceil(units)) if choice.drawn else 1)
     requests, size_of_all = len(planned) * sure, sum(len(fetch.range) for fetch in planned) * sure
     awaited = Awaited(choice.metadata.file, group.ordinal, group.num_rows, requests, size_of_all, pages)
-    return awaited, cost.price(requests, size_of_all)
+    index = _price_of(choice, choice.missing, cost) + cost.latency
+    return awaited, index / _USES_OF_INDEX + cost.price(requests, size_of_all)
 
 
 def _waves(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedRequest, ...], ...]:

@@ -80,6 +80,18 @@ def test_plans_fetch_page_indexes_and_queries_cache_pages(harvested: Command, se
     assert server.log
 
 
+@pytest.mark.parametrize(("bandwidth", "index"), [(8e6, 1), (12e6, 1), (25e6, 0)])
+def test_an_index_is_fetched_if_two_queries_pay_for_it(
+    harvested: Command, server: LoopbackServer, bandwidth: float, index: int
+) -> None:
+    counts, pace = [], SLOW | {"CATALOGUE_BANDWIDTH": f"{bandwidth:.0f}"}
+    for url in (ASKED[0], "example.com/00030001"):  # of one page
+        server.log.clear()
+        assert len(harvested("query", url, *ASKED[1:], "--no-cache", **pace).json_lines()) == 1
+        counts.append(len(server.log))
+    assert counts[0] - counts[1] == index
+
+
 def test_counting_reads_less_than_querying(harvested: Command, server: LoopbackServer) -> None:
     within, most = ["example.com/0003*"], ["example.com/000*", "example.com/0010*"]
     for patterns, number in ((within, 10_000), (most, 110_000), (["*.example.com"], 120_000), (["nowhere.example"], 0)):
