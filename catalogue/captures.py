@@ -373,7 +373,8 @@ class Captures(ReprMixin):
         Raises:
             QueryError: if Dask is not installed, or rows are limited or ordered.
         """
-        from catalogue.read.workers import client_machines, tasks
+        from catalogue.read.dask_cluster import client_machines
+        from catalogue.read.workers import tasks
 
         query = self.question.query
         if query.limit is not None or query.ordered or self._distinct:

@@ -354,7 +354,8 @@ class Session:
     def workers(self) -> "Workers | None":
         if self.executor is None:
             return None
-        from catalogue.read.workers import Workers, machines_and_tasks
+        from catalogue.read.dask_cluster import machines_and_tasks
+        from catalogue.read.workers import Workers
 
         machines, at_once = machines_and_tasks(self.executor)
         settings = self.machine_settings(machines, -(-at_once // machines))

@@ -10,8 +10,9 @@ from catalogue.session import DATABASE_NAME
 from catalogue.settings import STORE_NAME, load_settings
 from catalogue.source.open import open_source
 from catalogue.store.database import Store
+from catalogue.tables.make_table import FooterRows
 from catalogue.tables.table_file import TABLES_FOLDER
-from catalogue.tables.update_tables import FooterRows, update_tables
+from catalogue.tables.update_tables import update_tables
 
 
 def ours(task: Task) -> dict[str, float]:

@@ -80,7 +80,7 @@ class Common:
         chosen = self.settings(**settings)
         workers: AbstractContextManager[Executor | None] = nullcontext()
         if scheduler:
-            from catalogue.read.workers import connect_to_cluster
+            from catalogue.read.dask_cluster import connect_to_cluster
 
             workers = connect_to_cluster(scheduler)
         if self.verbose:

@@ -37,8 +37,8 @@ from catalogue.store.stored_lists import (
     stored_paths,
 )
 from catalogue.surt import Keys
+from catalogue.tables.make_table import FooterRows
 from catalogue.tables.table_file import TABLES_FOLDER
-from catalogue.tables.update_tables import FooterRows
 
 BOTH = "both"
 HARVESTED_INDEXES = (*INDEXES, BOTH)

@@ -23,8 +23,8 @@ from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_lists import LISTS, crawls_with_blocks, list_file
 from catalogue.surt import MACROS, Keys, text_from
+from catalogue.tables.make_table import greatest_text
 from catalogue.tables.table_file import TABLES_FOLDER, decode_columns
-from catalogue.tables.update_tables import greatest_text
 
 if TYPE_CHECKING:
     from catalogue.tables.crawl_table import FileMetadata

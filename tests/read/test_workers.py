@@ -13,7 +13,8 @@ import catalogue
 from catalogue import Catalogue, errors
 from catalogue.demo import LoopbackServer
 from catalogue.errors import CatalogueError, WorkersLost
-from catalogue.read.workers import machines_and_tasks, sliced
+from catalogue.read.dask_cluster import machines_and_tasks
+from catalogue.read.workers import sliced
 from catalogue.settings import Settings
 from tests.support.amounts import in_part
 from tests.support.crawls import crawl_of, harvest_footers, table

@@ -19,7 +19,8 @@ from catalogue.commoncrawl.capture import capture_of
 from catalogue.errors import SourceError, Unreachable, WorkersLost
 from catalogue.output.fetch_captures import fetch_by_workers
 from catalogue.output.formats import FormatSpec
-from catalogue.read.workers import SLICE, Workers, client_machines, connect_to_cluster, run, tasks
+from catalogue.read.dask_cluster import client_machines, connect_to_cluster
+from catalogue.read.workers import SLICE, Workers, run, tasks
 from catalogue.records.fetch_records import record_fetches
 from catalogue.settings import Settings
 from tests.support.amounts import COMPLETE, in_soak

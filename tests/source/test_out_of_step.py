@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import catalogue
-from catalogue.harvest.harvest import FIRST_TAIL_WITH_PAGES
+from catalogue.harvest.tails import FIRST_TAIL_WITH_PAGES
 from catalogue.parquet.footer import USUAL_TAIL
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import SuffixRange

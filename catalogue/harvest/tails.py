@@ -1,0 +1,147 @@
+"""Fetch the ends of files, with footers and page indexes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+from threading import Lock
+
+from catalogue.commoncrawl.datasets import Dataset, IndexFile
+from catalogue.errors import FormatError
+from catalogue.parquet.footer import USUAL_TAIL, decode_footer, examine_footer, footer_length
+from catalogue.parquet.model import TRAILER, Footer, RowGroup
+from catalogue.parquet.page_index import Indexes, cut_indexes, has_damage
+from catalogue.source.byte_ranges import ByteRange, FileVersion
+from catalogue.source.retry import PoliteSource, get_tail
+from catalogue.store.database import Store, encode_indexes
+from catalogue.store.stored_file import StoredFile, encode, version_of
+from catalogue.store.stored_lists import stored_response
+from catalogue.tables.make_table import FooterRows, rows_of_footer
+
+FIRST_TAIL_WITH_PAGES = 1 << 20
+"""Bytes of the first tails with page indexes: about 0.9 MB for 11 row groups of 30 columns, and the footer."""
+
+_SPARE = 16
+"""A tail is longer than the largest footer so far, with page indexes, by this part of it; few files exceed that."""
+_LENGTHS = 256
+"""Added in turn, so that a response to the request before or after states another range."""
+_DECODING = Lock()
+"""Held while a footer is decoded or encoded, since threads that decode at the same time only wait for each other."""
+
+
+def index_ranges(groups: Iterable[RowGroup], key: str) -> list[ByteRange]:
+    """Return where the page indexes are that are stored, in order."""
+    groups = list(groups)
+    keys = (group.chunks[key].column_index for group in groups if key in group.chunks)
+    located = (chunk.offset_index for group in groups for chunk in group.chunks.values())
+    return sorted(at for at in (*keys, *located) if at)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedFile:
+    """What was fetched of a file, encoded for the store."""
+
+    value: bytes
+    """The value with the footer."""
+    is_new: bool
+    """False for a footer that was stored before."""
+    version: StoredFile
+    """The value without the footer."""
+    indexes: Mapping[int, bytes] = field(default_factory=dict)
+    """Page indexes by row group."""
+    rows: FooterRows | None = None
+    """Its rows in the table of the crawl."""
+
+    @classmethod
+    def of_footer(cls, stored: StoredFile, indexes: dict[int, Indexes], *, is_new: bool) -> "FetchedFile":
+        known = replace(stored, data=b"")
+        return cls(encode(stored), is_new, known, encode_indexes(indexes, known))
+
+
+class FooterFetcher:
+    """Fetches footers, and with ``pages`` page indexes, by tails.
+
+    A tail is a little longer than the largest footer of the crawl and subset so far, with page indexes.
+    """
+
+    def __init__(self, source: PoliteSource, table: Dataset, known: Mapping[str, StoredFile], *, pages: bool) -> None:
+        """Prepare; of the files in ``known`` only page indexes are missing."""
+        self.source = source
+        self._table = table
+        self._known = known
+        self._pages = pages
+        self._lock = Lock()
+        self._largest: dict[str, int] = {}
+        self._turn = count()
+
+    def learn_from(self, store: Store, paths: Sequence[str]) -> None:
+        """Learn the length of tails from stored files."""
+        for path in paths[::10]:
+            known, file = store.undamaged("files", path), self._table.file(path)
+            if known and file:
+                groups = decode_footer(known.data, known.size).row_groups if self._pages else ()
+                self._learn(file.subset, known.size, len(known.data), index_ranges(groups, self._table.key))
+
+    def length(self, subset: str) -> int:
+        """Return the length of the next tail."""
+        with self._lock:
+            largest = self._largest.get(subset)
+            more = next(self._turn) % _LENGTHS
+        if largest is None:
+            return more + (FIRST_TAIL_WITH_PAGES if self._pages else USUAL_TAIL)
+        return more + largest + largest // _SPARE + 4096
+
+    def _learn(self, subset: str, size: int, footer_length: int, indexes: Sequence[ByteRange]) -> None:
+        needed = size - TRAILER - indexes[0].start if indexes else footer_length
+        with self._lock:
+            self._largest[subset] = max(needed, self._largest.get(subset, 0))
+
+    def fetch(self, file: IndexFile) -> FetchedFile:
+        if known := self._known.get(file.path):
+            footer = decode_footer(known.data, known.size)
+            ranges = index_ranges(footer.row_groups, self._table.key)
+            return FetchedFile.of_footer(known, self._indexes(file, footer, ranges, known.version, b""), is_new=False)
+        tail = get_tail(self.source, file.path, self.length(file.subset))
+        version = tail.version
+        try:
+            length = footer_length(tail.body, version.size)
+            body = tail.body
+            if length + TRAILER > len(body):
+                rest = ByteRange(version.size - TRAILER - length, version.size - len(body))
+                body = self.source.get(file.path, rest, pin=version).body + body
+            data = body[-TRAILER - length : -TRAILER]
+            with _DECODING:
+                footer = examine_footer(data, version.size, self._table.key)
+        except FormatError as error:
+            message = f"{file.path}: {error}"
+            raise type(error)(message) from error
+        indexes, ranges = {}, []
+        if self._pages:
+            ranges = index_ranges(footer.row_groups, self._table.key)
+            indexes = self._indexes(file, footer, ranges, version, body)
+        self._learn(file.subset, version.size, length, ranges)
+        with _DECODING:
+            stored = stored_response(tail, self.source, data)
+            fetched = FetchedFile.of_footer(stored, indexes, is_new=True)
+            with suppress(OverflowError):  # which is reported where the table is made
+                rows = rows_of_footer(self._table.key, file, stored, version_of(fetched.value), footer)
+                return replace(fetched, rows=rows)
+            return fetched
+
+    def _indexes(
+        self, file: IndexFile, footer: Footer, ranges: Sequence[ByteRange], pin: FileVersion, body: bytes
+    ) -> dict[int, Indexes]:
+        if not ranges:
+            return {}
+        start, end = ranges[0].start, max(each.end for each in ranges)
+        found: dict[int, Indexes] = {}
+        for tail in (body, b""):  # a response may be damaged
+            read, first = tail, pin.size - len(tail)
+            if start < first:
+                rest = ByteRange(start, min(first, end))
+                before = self.source.get(file.path, rest, pin=pin).body
+                first, read = start, before + read if rest.end == first else before
+            found = cut_indexes(footer, self._table.key, read, first)
+            if not has_damage(found, footer, self._table.key, keys_only=True):
+                break
+        return found
