@@ -26,7 +26,7 @@ from benchmarks import (
 )
 from benchmarks.peers import PEERS
 from benchmarks.report import Neighbours, machine, say
-from benchmarks.summary import Result, document, short, summary
+from benchmarks.summary import Result, document, grown, short, summary
 
 _ALL: dict[str, Callable[..., Iterable[Result] | None]] = {
     "harvest_speed": harvest_speed.main,
@@ -87,6 +87,8 @@ def main() -> int:
             say(f"{name}: {time.monotonic() - started:.0f} s")
     head += neighbours.describe()
     print(f"\n{summary(results)}\n\n{head}")
+    for sentence in grown(results, _RESULTS.read_text("utf-8") if _RESULTS.exists() else ""):
+        print(f"more than published: {sentence}")
     if not options.name:
         others = ", ".join(dict.fromkeys(package for peer in PEERS.values() for package in peer)).replace("==", " ")
         _RESULTS.write_text(document(f"{head}. Others: {others}.", results, failed, tee.recorded.getvalue()), "utf-8")

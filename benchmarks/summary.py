@@ -11,7 +11,7 @@ OURS = "catalogue"
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Cost of result job for result client."""
+    """Cost of a job for a client."""
 
     job: str
     client: str
@@ -36,6 +36,8 @@ class Missing:
 Result = Measurement | Missing
 
 _COLUMNS = ("requests", "MB", "seconds", "CPU s", "peak MB")
+_HALF_DIGIT = 0.05
+"""Megabytes by which a published figure may be rounded."""
 
 
 def summary(results: Sequence[Result]) -> str:
@@ -75,6 +77,32 @@ def _times(other: float, own: float) -> str:
     if not own:
         return ""
     return f"{other / own:,.0f}" if other >= 10 * own else f"{other / own:.2g}"
+
+
+def grown(results: Sequence[Result], published: str) -> list[str]:
+    """Return a sentence for each of our results with more requests or bytes than in a published table.
+
+    Bytes may grow by a hundredth, because the order of simultaneous responses changes them.
+    """
+    before: dict[tuple[str, str], list[str]] = {}
+    job = ""
+    for line in published.partition("\n###")[0].splitlines():
+        name, *figures = [cell.strip() for cell in line.strip("| ").split("|")]
+        if name.startswith("**"):
+            job = name.strip("*")
+        elif len(figures) >= len(_COLUMNS):
+            before.setdefault((job, name), figures)
+    sentences = []
+    for result in results:
+        figures = before.get((result.job, result.client), [])
+        if isinstance(result, Measurement) and result.client.startswith(OURS) and figures:
+            requests, megabytes = (float(figure.replace(",", "")) for figure in figures[:2])
+            if result.requests > requests or result.bytes > (1.01 * megabytes + _HALF_DIGIT) * 1e6:
+                sentences.append(
+                    f"{result.job}: {result.client} made {result.requests:,} requests for {result.bytes / 1e6:.3g} MB; "
+                    f"published are {figures[0]} for {figures[1]} MB"
+                )
+    return sentences
 
 
 def short(reason: str) -> str:
