@@ -4,8 +4,7 @@ import random
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -22,6 +21,7 @@ from catalogue.progress import Progress
 from catalogue.query.arguments import several
 from catalogue.selection import select_stored
 from catalogue.session import Session
+from catalogue.source.parallel import RequestThreads, map_in_order
 from catalogue.store.schema import TABLES, row_group_of, unwritable
 from catalogue.store.stored_file import file_version_of, marker
 from catalogue.store.stored_lists import (
@@ -155,7 +155,6 @@ def check_store(
     repair: bool = False,
     report: Callable[[Progress], None] | None = None,
 ) -> Checked:
-    """Check what is stored; see ``Catalogue.check``."""
     share = Share.of(read_subset) if read_subset is not None else None
     if seed is not None and share is None:
         raise QueryError("a seed needs a share to compare, such as read_subset='5%'")
@@ -338,18 +337,20 @@ class _Check:
         progress = Progress("source", len(chosen), 0)
         before = source.bytes
         report(progress)
-        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="check")
-        try:
-            for findings in executor.map(lambda path: [*compare_with_source(path, store, dataset, source)], chosen):
-                checked.findings += findings
-                checked.compared += 1
-                checked.equal += not findings
-                progress.done, progress.bytes = progress.done + 1, source.bytes - before
-                report(progress)
-        except SourceError as error:
-            checked.failure = error
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
+
+        def compare(path: str) -> list[Finding]:
+            return [*compare_with_source(path, store, dataset, source)]
+
+        with closing(RequestThreads(source.connections)) as threads:
+            try:
+                for findings in map_in_order(threads, compare, chosen, limit=2 * source.connections):
+                    checked.findings += findings
+                    checked.compared += 1
+                    checked.equal += not findings
+                    progress.done, progress.bytes = progress.done + 1, source.bytes - before
+                    report(progress)
+            except SourceError as error:
+                checked.failure = error
 
 
 _OF_BLOCKS = {"documents": (LISTS,), "facts": (SEARCHES, SHARDS)}

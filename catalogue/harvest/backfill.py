@@ -33,7 +33,6 @@ _CHANGED = "another process has deleted or replaced its footer since the command
 
 
 def prepare_backfill(session: Session, crawls: CrawlWords = "all", *, files: str | Iterable[str] = ()) -> "Backfill":
-    """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
     shown = session.metadata(indexes=True)
     patterns = several(files, "files")
     gaps = (each for crawl in sorted(select_stored(session, crawls, shown.crawls)) for each in shown.gaps(crawl))

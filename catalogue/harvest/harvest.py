@@ -5,7 +5,7 @@ Usually one request per file: a suffix range whose length is learned from earlie
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_ranges
 from catalogue.parquet.footer import decode_footer
 from catalogue.progress import Progress
-from catalogue.source.parallel import map_as_completed
+from catalogue.source.parallel import RequestThreads, map_as_completed
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
@@ -148,18 +148,16 @@ class _Run:
         source, at, started = self.fetcher.source, self.outcome.progress, time.monotonic()
         before = source.requests, source.bytes
         self.report(at)
-        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="harvest")
-        fetched = map_as_completed(executor, self.fetcher.fetch, missing, limit=2 * source.connections)
+        threads = RequestThreads(source.connections)
+        fetched = map_as_completed(threads, self.fetcher.fetch, missing, limit=2 * source.connections)
         try:
-            with closing(fetched) as results:
-                for file, future in results:
+            with closing(threads), closing(fetched):
+                for file, future in fetched:
                     self._add(file.path, future)
                     at.requests, at.bytes = source.requests - before[0], source.bytes - before[1]
                     at.seconds = time.monotonic() - started
                     self.report(at)
         finally:
-            # Not waited for: the caller that stops early closes the source next, which ends what is under way.
-            executor.shutdown(wait=False, cancel_futures=True)
             self._commit()
 
     def _add(self, path: str, future: "Future[FetchedFile]") -> None:

@@ -8,7 +8,6 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Generator
-from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -24,7 +23,7 @@ from catalogue.harvest.harvest import Harvested
 from catalogue.progress import Progress
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import MAX_DOCUMENT, Response
-from catalogue.source.parallel import map_in_order
+from catalogue.source.parallel import RequestThreads, map_in_order
 from catalogue.source.retry import PoliteSource, get_tail
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
@@ -100,22 +99,20 @@ def _fetch_list(
     make_folder(blocks_folder(store))
     version = json.dumps([source.url, end.total_size, end.etag, end.last_modified]).encode()
     part = blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"
-    executor = ThreadPoolExecutor(min(_AT_ONCE, source.connections), thread_name_prefix="blocks")
-    try:
-        with (
-            named(part),
-            resume(part) as file,
-            closing(_pieces(crawl, file, source, end, executor, report)) as pieces,
-            whole_file(list_file(store, crawl)) as output,
-        ):
-            blocks = parse_pieces(crawl, pieces, end.total_size, shards=shards)
-            directory = write_blocks(output, crawl, blocks)
-    except FormatError:
-        executor.shutdown(cancel_futures=True)  # what is received counts for this crawl
-        part.unlink(missing_ok=True)
-        raise
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
+    with closing(RequestThreads(min(_AT_ONCE, source.connections))) as threads:
+        try:
+            with (
+                named(part),
+                resume(part) as file,
+                closing(_pieces(crawl, file, source, end, threads, report)) as pieces,
+                whole_file(list_file(store, crawl)) as output,
+            ):
+                blocks = parse_pieces(crawl, pieces, end.total_size, shards=shards)
+                directory = write_blocks(output, crawl, blocks)
+        except FormatError:
+            threads.shutdown()  # what is received counts for this crawl
+            part.unlink(missing_ok=True)
+            raise
     store.put("documents", [(LISTS + crawl, replace(stored_response(end, source), data=directory))])
     return True
 
@@ -132,7 +129,7 @@ def _pieces(
     file: BinaryIO,
     source: PoliteSource,
     end: Response,
-    executor: Executor,
+    threads: RequestThreads,
     report: Callable[[Progress], None],
 ) -> Generator[bytes, None, None]:
     """Yield a list in pieces: what its file has, and then what is missing there, each piece after it is appended."""
@@ -145,7 +142,7 @@ def _pieces(
     file.seek(0)
     yield from iter(partial(file.read, _READ), b"")
     with closing(
-        map_in_order(executor, lambda part: source.get(list_path(crawl), part, pin=pin), ranges, limit=_AT_ONCE)
+        map_in_order(threads, lambda part: source.get(list_path(crawl), part, pin=pin), ranges, limit=_AT_ONCE)
     ) as parts:
         for each in parts:
             file.write(each.body)

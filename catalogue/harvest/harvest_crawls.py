@@ -81,7 +81,6 @@ def define(
     manifest: str | None = None,
     paths: str | Iterable[str] = (),
 ) -> None:
-    """Define the dataset of the session; see ``Catalogue.define``."""
     if session.dataset_name is None:
         raise QueryError("this is Common Crawl's index; open another table by its name: catalogue.open(table='hosts')")
     given = several(paths, "paths", numbers=False)
@@ -138,7 +137,6 @@ def harvest_crawls(
     values: str | Iterable[str] = (),
     report: Callable[[Progress], None] | None = None,
 ) -> list[Harvested]:
-    """Fetch footers, lists of blocks and values that are not stored; see ``Catalogue.harvest``."""
     _check_index(session, index, values)
     outcomes: list[Harvested] = []
     decoded: dict[str, FooterRows] = {}
@@ -311,7 +309,6 @@ def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) ->
 
 
 def forget_crawls(session: Session, crawls: CrawlWords) -> int:
-    """Delete what is stored of crawls; see ``Catalogue.forget``."""
     store, dataset = session.store, session.dataset
     deleted = 0
     for crawl in select_stored(session, crawls):

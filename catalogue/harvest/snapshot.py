@@ -219,7 +219,6 @@ class Pulled(ReprMixin):
 def pull_snapshot(
     session: Session, place: str | Path, *, crawls: CrawlWords, compare: int, report: Callable[[Progress], None] | None
 ) -> Pulled:
-    """Store a snapshot; see ``Catalogue.pull``."""
     if session.dataset != COMMON_CRAWL:
         raise QueryError(f"snapshots are of Common Crawl's index, and this is {session.dataset.name}")
     session.check_writable()  # before any request

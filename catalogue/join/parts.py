@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,17 +214,13 @@ def _rows_and_exact(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _kept(path: Path, keep: np.ndarray) -> Iterator[pa.Table]:
     start = 0
-    for rows in _row_groups(path):
+    for rows in row_groups_of(path):
         if len(kept := rows.filter(flags(keep[start : start + len(rows)]))):
             yield kept
         start += len(rows)
 
 
-def rows_of(parts: Iterable[Path]) -> Iterator[pa.Table]:
-    return chain.from_iterable(map(_row_groups, parts))
-
-
-def _row_groups(path: Path) -> Iterator[pa.Table]:
+def row_groups_of(path: Path) -> Iterator[pa.Table]:
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
             yield file.read_row_group(group, use_threads=False)

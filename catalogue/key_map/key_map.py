@@ -184,7 +184,6 @@ class KeySpace:
 
 
 def query_space(session: "Session", question: "Question", plan: "ReadPlan", crawl: str | None) -> KeySpace:
-    """Lay out a crawl of a query; see ``Captures.space``."""
     if crawl and crawl not in question.crawls:
         raise QueryError(f"{crawl} is not among the crawls of the query: {join_first(question.crawls)}")
     read = [each.crawl for each in plan.crawls if each.files or each.awaited]

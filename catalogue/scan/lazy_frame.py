@@ -31,7 +31,6 @@ _ADVICE = "narrow it by url_surtkey, url_host_registered_domain or crawl, or rai
 
 
 def scan(session: Session, query: Query, max_requests: int, max_bytes: int) -> pl.LazyFrame:
-    """Return a LazyFrame; see ``Catalogue.scan``."""
     # Options that would select rows before the conditions of polars.
     for name, given in (("limit", query.limit is not None), ("unique", query.unique), ("latest", query.latest)):
         if given:
