@@ -17,7 +17,7 @@ from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, S
 from catalogue.formatting import ReprMixin, parse_size, plural, size
 from catalogue.metadata_db import differences
 from catalogue.metadata_db.refresh import refresh
-from catalogue.progress import Progress
+from catalogue.progress import Progress, Report
 from catalogue.query.arguments import several
 from catalogue.selection import select_stored
 from catalogue.session import Session
@@ -148,12 +148,12 @@ class Share:
 
 def check_store(
     session: Session,
-    crawls: CrawlWords = "all",
+    crawls: CrawlWords,
+    read_subset: str | None,
+    seed: int | None,
+    report: Report | None,
     *,
-    read_subset: str | None = None,
-    seed: int | None = None,
-    repair: bool = False,
-    report: Callable[[Progress], None] | None = None,
+    repair: bool,
 ) -> Checked:
     share = Share.of(read_subset) if read_subset is not None else None
     if seed is not None and share is None:

@@ -1,7 +1,7 @@
 """Export Iceberg tables, DuckLakes and snapshots."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +17,7 @@ from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest import snapshot
 from catalogue.metadata_db.lake_files import LakeFile, lake_files
 from catalogue.output.targets import local_path
-from catalogue.progress import Progress
+from catalogue.progress import Progress, Report
 from catalogue.query.arguments import several
 from catalogue.selection import select_stored
 from catalogue.session import Session
@@ -50,9 +50,7 @@ class Exported(ReprMixin):
         return self.missing
 
 
-def export_ducklake(
-    session: Session, path: str | Path | None = None, *, crawls: CrawlWords = "all", backend: str | None = None
-) -> Exported:
+def export_ducklake(session: Session, path: str | Path | None, crawls: CrawlWords, backend: str | None) -> Exported:
     if backend not in {None, *BACKENDS}:
         raise QueryError(f"unknown backend {backend!r}; choose among {', '.join(BACKENDS)}")
     place = local_path(path) if path is not None else session.data / LAKE_NAME
@@ -63,9 +61,7 @@ def export_ducklake(
     return Exported(str(place), chosen, len(files), missing)
 
 
-def export_iceberg(
-    session: Session, path: str | Path, *, crawls: CrawlWords = "all", location: str | None = None
-) -> Exported:
+def export_iceberg(session: Session, path: str | Path, crawls: CrawlWords, location: str | None) -> Exported:
     _need_pyiceberg()
     from catalogue.export.iceberg import check_address, export  # noqa: PLC0415 - an extra, and slow to import
 
@@ -77,7 +73,7 @@ def export_iceberg(
     return Exported(str(path), chosen, len(files), missing)
 
 
-def open_iceberg(session: Session, crawls: CrawlWords = "all") -> "IcebergTable":
+def open_iceberg(session: Session, crawls: CrawlWords) -> "IcebergTable":
     _need_pyiceberg()
     from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
     from catalogue.export.iceberg_read import FooterIO, IcebergTable  # noqa: PLC0415 - an extra
@@ -91,9 +87,7 @@ def open_iceberg(session: Session, crawls: CrawlWords = "all") -> "IcebergTable"
     return IcebergTable.at(metadata, stored)
 
 
-def export_snapshot(
-    session: Session, place: str | Path, *, crawls: CrawlWords = "all", report: Callable[[Progress], None] | None = None
-) -> Exported:
+def export_snapshot(session: Session, place: str | Path, crawls: CrawlWords, report: Report | None) -> Exported:
     chosen, files, missing = _stored_files(session, crawls)
     paths: dict[str, list[str]] = {crawl: [] for crawl in chosen}
     for each in files:

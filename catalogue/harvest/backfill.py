@@ -32,7 +32,7 @@ from catalogue.tables.crawl_table import FileMetadata
 _CHANGED = "another process has deleted or replaced its footer since the command began"
 
 
-def prepare_backfill(session: Session, crawls: CrawlWords = "all", *, files: str | Iterable[str] = ()) -> "Backfill":
+def prepare_backfill(session: Session, crawls: CrawlWords, files: str | Iterable[str] = ()) -> "Backfill":
     shown = session.metadata(indexes=True)
     patterns = several(files, "files")
     gaps = (each for crawl in sorted(select_stored(session, crawls, shown.crawls)) for each in shown.gaps(crawl))

@@ -7,7 +7,7 @@ parsed, checked and written as a Parquet file while it arrives; that file is use
 import hashlib
 import json
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,8 @@ from catalogue.cdx.list_search import list_of_files
 from catalogue.commoncrawl.crawls import CDX, suggest_crawl
 from catalogue.errors import OF_ONE_FILE, BadCdx, FormatError, NotFound, NotParquet, StoreDamaged, UnknownCrawl
 from catalogue.harvest.harvest import Harvested
-from catalogue.progress import Progress
+from catalogue.progress import Progress, Report
+from catalogue.session import Session
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import MAX_DOCUMENT, Response
 from catalogue.source.parallel import RequestThreads, map_in_order
@@ -44,14 +45,7 @@ _READ = 1 << 20
 """Bytes of an unfinished file that are read at once."""
 
 
-def harvest_blocks(
-    crawl: str,
-    *,
-    store: Store,
-    source: PoliteSource,
-    refresh: bool = False,
-    report: Callable[[Progress], None] = lambda _: None,
-) -> Harvested:
+def harvest_blocks(session: Session, crawl: str, report: Report, *, refresh: bool) -> Harvested:
     """Fetch the list of a crawl unless it is stored; with ``refresh``, also if the source has another version now.
 
     Raises:
@@ -61,10 +55,10 @@ def harvest_blocks(
     """
     path = list_path(crawl)
     outcome = Harvested(Progress(crawl, 1, 0), index=CDX)
-    before, started = (source.requests, source.bytes), time.monotonic()
+    store, spent, started = session.store, session.spending(), time.monotonic()
     with store.harvesting(crawl):
         try:
-            if _fetch_list(crawl, store, source, report, refresh=refresh):
+            if _fetch_list(session, crawl, report, refresh=refresh):
                 outcome.fetched.add(path)
             delete_parts(store, crawl)  # also those of a command that was stopped when the list was stored
             outcome.progress.done = 1
@@ -72,14 +66,13 @@ def harvest_blocks(
             outcome.failures[path] = str(error)
             outcome.progress.failed = 1
     at = outcome.progress
-    at.requests, at.bytes = source.requests - before[0], source.bytes - before[1]
+    at.requests, at.bytes = spent()
     at.seconds = time.monotonic() - started
     return outcome
 
 
-def _fetch_list(
-    crawl: str, store: Store, source: PoliteSource, report: Callable[[Progress], None], *, refresh: bool
-) -> bool:
+def _fetch_list(session: Session, crawl: str, report: Report, *, refresh: bool) -> bool:
+    store, source = session.store, session.source
     stored = _usable_list(store, crawl)
     if stored and not refresh:
         return False
@@ -130,7 +123,7 @@ def _pieces(
     source: PoliteSource,
     end: Response,
     threads: RequestThreads,
-    report: Callable[[Progress], None],
+    report: Report,
 ) -> Generator[bytes, None, None]:
     """Yield a list in pieces: what its file has, and then what is missing there, each piece after it is appended."""
     size, pin = end.total_size, end.version

@@ -93,14 +93,14 @@ def _answer(request: bytes) -> bytes:
         document = decode_text(data, charset)
         if syntax == Syntax.XHTML.value:
             document = _EMPTY_ELEMENT.sub(r"<\1\2></\1>", document)
-        found = _look(document, Syntax(syntax).parsed_as, main_content=main_content, markdown=markdown)
+        found = _extract(document, Syntax(syntax).parsed_as, main_content=main_content, markdown=markdown)
         found |= {"charset": charset.name, "charset_detector": charset.source}
     except Exception as error:  # noqa: BLE001 - two parsers of hostile bytes may raise anything
         found = {"failure": f"{type(error).__name__}: {error}"[:500]}
     return json.dumps(found).encode(errors="replace")
 
 
-def _look(document: str, parsed_as: str, *, main_content: bool, markdown: bool) -> dict[str, Any]:
+def _extract(document: str, parsed_as: str, *, main_content: bool, markdown: bool) -> dict[str, Any]:
     content, converted = None, None
     if parsed_as == "html":
         from resiliparse.extract.html2text import extract_plain_text  # noqa: PLC0415 - what a page needs

@@ -190,7 +190,7 @@ def _payload(_crawl: str, record: Record, _: Service) -> Response:
 
 
 def _text(_crawl: str, record: Record, service: Service) -> Response:
-    text: str | None = text_of(record, service.documents.look)["text"]
+    text: str | None = text_of(record, service.documents.extract)["text"]
     if text is None:
         if missing := missing_body(record):
             return error_answer(404, f"{missing}; use warc_")
@@ -208,7 +208,7 @@ def _metadata(crawl: str, record: Record, service: Service) -> Response:
         "record_headers": record.headers,
         "http_status_line": record.status_line,
         "http_headers": record.http_headers,
-        "metadata": metadata_of(record, service.documents.look),
+        "metadata": metadata_of(record, service.documents.extract),
     }
     return Response(json_bytes(found), media_type="application/json")
 
