@@ -154,11 +154,7 @@ class HarvestCalls:
         return pull_snapshot(self.session, place, crawls, compare, report)
 
     def export_snapshot(
-        self,
-        place: str | Path,
-        *,
-        crawls: CrawlWords = "all",
-        report: Callable[[Progress], None] | None = None,
+        self, place: str | Path, *, crawls: CrawlWords = "all", report: Callable[[Progress], None] | None = None
     ) -> Exported:
         """Write a snapshot of what is stored, a file for each crawl, for ``pull``.
 

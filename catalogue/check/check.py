@@ -327,8 +327,7 @@ class _Check:
             and (self.crawls is None or file.crawl in self.crawls)
         ]
         checked.seed = None if share.part else seed
-        store, dataset = self.session.store, self.dataset
-        chosen = share.choose(paths, partial(compared_length, store, dataset), seed) if paths else []
+        chosen = share.choose(paths, partial(compared_length, self.session), seed) if paths else []
         if not chosen:
             checked.empty = True
             checked.notes.append(
@@ -339,7 +338,7 @@ class _Check:
         report(progress)
 
         def compare(path: str) -> list[Finding]:
-            return [*compare_with_source(path, store, dataset, source)]
+            return [*compare_with_source(self.session, path)]
 
         with closing(RequestThreads(source.connections)) as threads:
             try:

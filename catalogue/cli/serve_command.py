@@ -111,9 +111,7 @@ def _cores() -> int:
     help="MB of index data that each process keeps in memory for the CDX API.",
 )
 @click.option(
-    "--access-log",
-    metavar="FILE",
-    help="Append a JSON object for each request to this file; - for standard error.",
+    "--access-log", metavar="FILE", help="Append a JSON object for each request to this file; - for standard error."
 )
 @click.option("--proxied", is_flag=True, help="Use the headers X-Forwarded-For, -Host and -Proto, which a proxy sets.")
 def serve(

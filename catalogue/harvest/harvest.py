@@ -29,13 +29,7 @@ from catalogue.source.parallel import RequestThreads, map_as_completed
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile, marker
-from catalogue.store.stored_lists import (
-    listed_crawls,
-    listed_files,
-    note_requested,
-    stored_paths,
-    stored_response,
-)
+from catalogue.store.stored_lists import listed_crawls, listed_files, note_requested, stored_paths, stored_response
 from catalogue.tables.make_table import FooterRows
 
 VALUES = "values"

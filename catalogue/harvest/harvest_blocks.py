@@ -118,12 +118,7 @@ def _usable_list(store: Store, crawl: str) -> StoredFile | None:
 
 
 def _pieces(
-    crawl: str,
-    file: BinaryIO,
-    source: PoliteSource,
-    end: Response,
-    threads: RequestThreads,
-    report: Report,
+    crawl: str, file: BinaryIO, source: PoliteSource, end: Response, threads: RequestThreads, report: Report
 ) -> Generator[bytes, None, None]:
     """Yield a list in pieces: what its file has, and then what is missing there, each piece after it is appended."""
     size, pin = end.total_size, end.version

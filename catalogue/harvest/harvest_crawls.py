@@ -126,7 +126,7 @@ def _update_database(
     session.updated_database()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HarvestOptions:
     """What is stored of crawls; see ``Catalogue.harvest``."""
 
@@ -135,6 +135,9 @@ class HarvestOptions:
     pages: bool = False
     index: str = COLUMNAR
     values: str | Iterable[str] = ()
+
+    def __post_init__(self) -> None:
+        self.values = several(self.values, "values")  # an iterator can be read once
 
 
 def harvest_crawls(
@@ -181,11 +184,7 @@ def harvest_crawls(
 
 
 def _harvest_values(
-    session: Session,
-    crawl: str,
-    values: str | Iterable[str],
-    subsets: Sequence[str],
-    report: Report,
+    session: Session, crawl: str, values: str | Iterable[str], subsets: Sequence[str], report: Report
 ) -> Harvested:
     from catalogue.harvest.harvest_values import harvest_values, value_columns
 

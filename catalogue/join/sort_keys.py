@@ -243,12 +243,7 @@ class _Sorter:
 
 
 def sort_keys(
-    folder: Path,
-    given: OpenInput,
-    match: Match,
-    invalid: Path,
-    report: Callable[[int], None],
-    sizes: Sizes,
+    folder: Path, given: OpenInput, match: Match, invalid: Path, report: Callable[[int], None], sizes: Sizes
 ) -> dict[str, Any]:
     """Sort the patterns of an input into files of a folder, which needs about three times the room of the input.
 

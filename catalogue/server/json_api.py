@@ -27,14 +27,7 @@ from catalogue.reports import coverage_rows, disk_sizes, sql_rows
 from catalogue.selection import select_stored
 from catalogue.server import json_models as models
 from catalogue.server.monitoring import Totals
-from catalogue.server.responses import (
-    check_memory,
-    describe_error,
-    error_answer,
-    json_bytes,
-    run_query,
-    service_of,
-)
+from catalogue.server.responses import check_memory, describe_error, error_answer, json_bytes, run_query, service_of
 from catalogue.session import Session
 from catalogue.settings import package_version
 
