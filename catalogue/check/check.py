@@ -13,7 +13,7 @@ from itertools import accumulate, takewhile
 from catalogue.check.compare_files import REPAIR, Finding, compare_with_source, compared_length
 from catalogue.commoncrawl.crawls import CrawlWords, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
-from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
+from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged
 from catalogue.formatting import ReprMixin, parse_size, plural, size
 from catalogue.metadata_db import differences
 from catalogue.metadata_db.refresh import refresh
@@ -163,8 +163,6 @@ def check_store(
         try:
             store = session.store
             problem = store.problem()
-        except (DiskFailed, StoreLocked):
-            raise
         except StoreDamaged as error:
             problem = str(error).partition("; run: ")[0]
         if problem:

@@ -71,12 +71,12 @@ _Result: TypeAlias = Mapping[int, Bounds] | SourceError | FormatError
 """Bounds by row group, or why a file cannot be read."""
 
 
+@dataclass(eq=False, repr=False)
 class Backfill(ReprMixin):
     """Gaps to be filled; nothing is read before ``run``."""
 
-    def __init__(self, session: Session, gaps: Sequence[FileMetadata]) -> None:
-        self.session = session
-        self.gaps = gaps
+    session: Session
+    gaps: Sequence[FileMetadata]
 
     def _line(self) -> str:
         return f"of {plural(len(self.gaps), 'file')} whose footers lack key ranges"

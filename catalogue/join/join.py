@@ -109,7 +109,7 @@ def join(
         with closing(_JoinRun(session, asked, keys, work, invalid, bar, sizes)) as run:
             done = run.run(folder, output, agree, math.inf if budget is None else budget)
         if done.complete and is_file:
-            (work / _LEDGER).unlink()  # first, so that a part of the rest is not taken for all
+            (work / _LEDGER).unlink()  # first, so that a deletion that is interrupted leaves no complete join
         if done.complete:
             for name in (_KEYS, _PARTS):
                 shutil.rmtree(work / name, ignore_errors=True)

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from catalogue.commoncrawl.capture import capture_of, format_timestamp
 from catalogue.commoncrawl.crawls import check_crawl_name
-from catalogue.errors import BadRecord, NotFound, QueryError
+from catalogue.errors import BadRecord, NotFound
 from catalogue.find_captures import find_captures
 from catalogue.output.fetch_captures import fetch_record
 from catalogue.query.filters import time_bounds
@@ -160,10 +160,7 @@ def _answer(service: Service, crawl: str, url: str, moment: str, form: _Form, se
     service.check_complete([crawl], missing)
     if record is None:
         return error_answer(404, f"No Captures found for: {url}", **incomplete(missing))
-    try:
-        response = form(crawl, record, service)
-    except QueryError as error:  # libraries are not installed
-        return error_answer(501, str(error))
+    response = form(crawl, record, service)
     response.headers.update(
         {**dict(memento_headers(record)), **SANDBOX, "Vary": "Sec-Fetch-Dest", **incomplete(missing)}
     )
