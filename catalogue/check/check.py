@@ -172,11 +172,11 @@ def check_store(
         dataset = COMMON_CRAWL if session.dataset_name is None else None
         with suppress(StoreDamaged, FormatError):
             dataset = dataset or load_dataset(store)
-        chosen = None
-        if dataset and several(crawls, "crawls") != ("all",):
+        chosen, words = None, several(crawls, "crawls")
+        if dataset and words != ("all",):
             files = (dataset.file(path) for table in ("files", "failures") for path in store.keys(table))
             chosen = {
-                *select_stored(session, crawls, {file.crawl for file in files if file} | {*crawls_with_blocks(store)})
+                *select_stored(session, words, {file.crawl for file in files if file} | {*crawls_with_blocks(store)})
             }
         checked = _check_values(session, dataset, chosen, progress)
         _check_lists(session, checked, chosen, repair=repair)

@@ -88,13 +88,14 @@ def open_iceberg(session: Session, crawls: CrawlWords) -> "IcebergTable":
 
 
 def export_snapshot(session: Session, place: str | Path, crawls: CrawlWords, report: Report | None) -> Exported:
-    chosen, files, missing = _stored_files(session, crawls)
+    words = several(crawls, "crawls")
+    chosen, files, missing = _stored_files(session, words)
     paths: dict[str, list[str]] = {crawl: [] for crawl in chosen}
     for each in files:
         paths[each.crawl].append(each.path)
     at = Progress("snapshot", listed=len(files), done=0)
     with session.reporting(report, "files") as bar:
-        for file in snapshot.export(place, session, paths, removes=several(crawls, "crawls") == ("all",)):
+        for file in snapshot.export(place, session, paths, removes=words == ("all",)):
             at.done += len(paths[file.crawl])
             at.bytes += file.size
             bar(at)
@@ -104,9 +105,9 @@ def export_snapshot(session: Session, place: str | Path, crawls: CrawlWords, rep
 def _stored_files(session: Session, crawls: CrawlWords) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
     if session.dataset != COMMON_CRAWL:
         raise QueryError(f"only Common Crawl's index can be exported, and this is {session.dataset.name}")
-    shown = session.metadata()
-    requested = select_stored(session, crawls, shown.requested_crawls)  # of some, no file may be stored
-    chosen = [each for each in requested if each in shown.crawls] or select_stored(session, crawls, shown.crawls)
+    shown, words = session.metadata(), several(crawls, "crawls")
+    requested = select_stored(session, words, shown.requested_crawls)  # of some, no file may be stored
+    chosen = [each for each in requested if each in shown.crawls] or select_stored(session, words, shown.crawls)
     files_missing = tuple(each for crawl in sorted(requested) for each in shown.missing(crawl))
     with session.database() as connection:
         return tuple(chosen), lake_files(connection, chosen), files_missing
