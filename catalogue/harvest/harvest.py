@@ -107,11 +107,10 @@ def harvest(
         for kind in ("files", "failures"):
             store.delete(kind, set(stored_paths(store, table, crawl, kind=kind)) - paths)
         stored = stored_paths(store, table, crawl)
-        without_pages = _without_pages(store, table, crawl, stored) if pages else {}
+        without_pages = _without_pages(store, table, crawl, stored) if pages and not refresh else {}
         up_to_date = set() if refresh else {*stored} - without_pages.keys()
         missing = [file for file in requested if file.path not in up_to_date]
-        fetcher = FooterFetcher(session.source, table, {} if refresh else without_pages, pages=pages)
-        fetcher.learn_from(store, sorted(stored))
+        fetcher = FooterFetcher(session, sorted(stored), without_pages, pages=pages)
         if pages and missing:
             received = sum(fetcher.length(file.subset) for file in missing)
             needed = f"{plural(len(missing), 'request')} and {size(received)}"

@@ -81,7 +81,6 @@ class ParsedInput:
             self.rows += len(batch)
             self._report(self.rows)
             yield found.filter(valid) if valid is not None else found
-        self._stack.close()
 
     def _parsed(self, texts: pa.StringArray, given: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
         if self._match is Match.EXACT:

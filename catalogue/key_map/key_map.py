@@ -7,7 +7,7 @@ have no width.
 import enum
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -240,7 +240,7 @@ def crawl_axis(files: Sequence[FileExtent]) -> Axis:
     for file in files:
         lanes.setdefault(f"files of {file.subset}", []).append((file.extent, State.SKIPPED))
         groups = lanes.setdefault(f"row groups of {file.subset}", [])
-        groups += ((replace(extent, name=f"{file.path}#{at}"), State.SKIPPED) for at, extent in file.groups)
+        groups += ((extent, State.SKIPPED) for _, extent in file.groups)
     return _axis("", lanes, ())
 
 
