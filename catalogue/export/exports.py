@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from catalogue.progress import Progress, Report
 from catalogue.query.arguments import several
 from catalogue.selection import select_stored
 from catalogue.session import Session
-from catalogue.settings import address, install_command
+from catalogue.settings import address, needing
 
 if TYPE_CHECKING:
     from catalogue.export.iceberg_read import IcebergTable
@@ -62,8 +61,8 @@ def export_ducklake(session: Session, path: str | Path | None, crawls: CrawlWord
 
 
 def export_iceberg(session: Session, path: str | Path, crawls: CrawlWords, location: str | None) -> Exported:
-    _need_pyiceberg()
-    from catalogue.export.iceberg import check_address, export  # noqa: PLC0415 - an extra, and slow to import
+    with needing("iceberg", "an Iceberg table"):
+        from catalogue.export.iceberg import check_address, export  # noqa: PLC0415 - an extra, and slow to import
 
     place = local_path(path)
     where = _location(session, location)
@@ -74,9 +73,9 @@ def export_iceberg(session: Session, path: str | Path, crawls: CrawlWords, locat
 
 
 def open_iceberg(session: Session, crawls: CrawlWords) -> "IcebergTable":
-    _need_pyiceberg()
-    from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
-    from catalogue.export.iceberg_read import FooterIO, IcebergTable  # noqa: PLC0415 - an extra
+    with needing("iceberg", "an Iceberg table"):
+        from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
+        from catalogue.export.iceberg_read import FooterIO, IcebergTable  # noqa: PLC0415 - an extra
 
     location = _location(session, None)
     stored = FooterIO(session.store, session.reading, location)  # before the table is written
@@ -121,8 +120,3 @@ def _location(session: Session, given: str | None) -> str:
             raise QueryError(f"invalid address {given!r}; use one such as s3a://commoncrawl/")
         place = f"file://{Path(place).resolve().as_posix()}"
     return place.rstrip("/") + "/"
-
-
-def _need_pyiceberg() -> None:
-    if find_spec("pyiceberg") is None:
-        raise QueryError(f"Iceberg tables need pyiceberg; run: {install_command('iceberg')}")
