@@ -7,8 +7,8 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.util import find_spec
@@ -93,6 +93,15 @@ def package_version() -> str:
         return version("commoncrawl-catalogue")
     except PackageNotFoundError:  # not installed
         return "0"
+
+
+@contextmanager
+def needing(extra: str, subject: str) -> Iterator[None]:
+    """Name the extra with the library if one that is imported is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise QueryError(f"{subject} needs {error.name}; run: {install_command(extra)}") from error
 
 
 def install_command(extra: str, environment: Path | None = None) -> str:

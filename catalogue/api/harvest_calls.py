@@ -74,18 +74,9 @@ class HarvestCalls:
         Raises:
             SourceError: if the source fails as a whole; footers fetched before stay stored.
         """
-        from catalogue.harvest.harvest_crawls import harvest_crawls
+        from catalogue.harvest.harvest_crawls import HarvestOptions, harvest_crawls
 
-        return harvest_crawls(
-            self.session,
-            crawls,
-            subsets=subsets,
-            refresh=refresh,
-            pages=pages,
-            index=index,
-            values=values,
-            report=report,
-        )
+        return harvest_crawls(self.session, crawls, HarvestOptions(subsets, refresh, pages, index, values), report)
 
     def harvest_estimate(
         self,
@@ -102,11 +93,9 @@ class HarvestCalls:
         Raises:
             SourceError: if that list is needed and cannot be fetched.
         """
-        from catalogue.harvest.harvest_crawls import estimate_crawls
+        from catalogue.harvest.harvest_crawls import HarvestOptions, estimate_crawls
 
-        return estimate_crawls(
-            self.session, crawls, subsets=subsets, refresh=refresh, pages=pages, index=index, values=values
-        )
+        return estimate_crawls(self.session, crawls, HarvestOptions(subsets, refresh, pages, index, values))
 
     def backfill(
         self,
@@ -124,7 +113,7 @@ class HarvestCalls:
         """
         from catalogue.harvest.backfill import prepare_backfill
 
-        return prepare_backfill(self.session, crawls, files=files)
+        return prepare_backfill(self.session, crawls, files)
 
     def forget(self, crawls: CrawlWords) -> int:
         """Delete what is stored of crawls; return the number of footers.
@@ -162,14 +151,10 @@ class HarvestCalls:
         """
         from catalogue.harvest.snapshot import pull_snapshot
 
-        return pull_snapshot(self.session, place, crawls=crawls, compare=compare, report=report)
+        return pull_snapshot(self.session, place, crawls, compare, report)
 
     def export_snapshot(
-        self,
-        place: str | Path,
-        *,
-        crawls: CrawlWords = "all",
-        report: Callable[[Progress], None] | None = None,
+        self, place: str | Path, *, crawls: CrawlWords = "all", report: Callable[[Progress], None] | None = None
     ) -> Exported:
         """Write a snapshot of what is stored, a file for each crawl, for ``pull``.
 
@@ -188,7 +173,7 @@ class HarvestCalls:
         """
         from catalogue.export.exports import export_snapshot
 
-        return export_snapshot(self.session, place, crawls=crawls, report=report)
+        return export_snapshot(self.session, place, crawls, report)
 
     def check(
         self,
@@ -218,14 +203,7 @@ class HarvestCalls:
         """
         from catalogue.check.check import check_store
 
-        return check_store(
-            self.session,
-            crawls,
-            read_subset=read_subset,
-            seed=seed,
-            repair=repair,
-            report=report,
-        )
+        return check_store(self.session, crawls, read_subset, seed, report, repair=repair)
 
     def doctor(self, crawl: str | None = None) -> Diagnosis:
         """Examine the installation and the source, by at most ten requests.

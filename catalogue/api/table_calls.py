@@ -134,7 +134,7 @@ class TableCalls:
         """
         from catalogue.export.exports import export_ducklake
 
-        return export_ducklake(self.session, path, crawls=crawls, backend=backend)
+        return export_ducklake(self.session, path, crawls, backend)
 
     def export_iceberg(self, path: str | Path, *, crawls: CrawlWords = "all", location: str | None = None) -> Exported:
         """Write an Iceberg table of all stored files of crawls, at their source; nothing is fetched.
@@ -158,7 +158,7 @@ class TableCalls:
         """
         from catalogue.export.exports import export_iceberg
 
-        return export_iceberg(self.session, path, crawls=crawls, location=location)
+        return export_iceberg(self.session, path, crawls, location)
 
     def iceberg(self, crawls: CrawlWords = "all") -> IcebergTable:
         """Return a pyiceberg table that can be scanned while this catalogue is open.

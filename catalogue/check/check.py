@@ -4,8 +4,7 @@ import random
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -14,14 +13,15 @@ from itertools import accumulate, takewhile
 from catalogue.check.compare_files import REPAIR, Finding, compare_with_source, compared_length
 from catalogue.commoncrawl.crawls import CrawlWords, newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, DATASET_DOCUMENT, PATHS_DOCUMENT, Dataset
-from catalogue.errors import DiskFailed, FormatError, QueryError, SourceError, StoreDamaged, StoreLocked
+from catalogue.errors import FormatError, QueryError, SourceError, StoreDamaged
 from catalogue.formatting import ReprMixin, parse_size, plural, size
 from catalogue.metadata_db import differences
 from catalogue.metadata_db.refresh import refresh
-from catalogue.progress import Progress
+from catalogue.progress import Progress, Report
 from catalogue.query.arguments import several
 from catalogue.selection import select_stored
 from catalogue.session import Session
+from catalogue.source.parallel import RequestThreads, map_in_order
 from catalogue.store.schema import TABLES, row_group_of, unwritable
 from catalogue.store.stored_file import file_version_of, marker
 from catalogue.store.stored_lists import (
@@ -148,14 +148,13 @@ class Share:
 
 def check_store(
     session: Session,
-    crawls: CrawlWords = "all",
+    crawls: CrawlWords,
+    read_subset: str | None,
+    seed: int | None,
+    report: Report | None,
     *,
-    read_subset: str | None = None,
-    seed: int | None = None,
-    repair: bool = False,
-    report: Callable[[Progress], None] | None = None,
+    repair: bool,
 ) -> Checked:
-    """Check what is stored; see ``Catalogue.check``."""
     share = Share.of(read_subset) if read_subset is not None else None
     if seed is not None and share is None:
         raise QueryError("a seed needs a share to compare, such as read_subset='5%'")
@@ -164,8 +163,6 @@ def check_store(
         try:
             store = session.store
             problem = store.problem()
-        except (DiskFailed, StoreLocked):
-            raise
         except StoreDamaged as error:
             problem = str(error).partition("; run: ")[0]
         if problem:
@@ -175,11 +172,11 @@ def check_store(
         dataset = COMMON_CRAWL if session.dataset_name is None else None
         with suppress(StoreDamaged, FormatError):
             dataset = dataset or load_dataset(store)
-        chosen = None
-        if dataset and several(crawls, "crawls") != ("all",):
+        chosen, words = None, several(crawls, "crawls")
+        if dataset and words != ("all",):
             files = (dataset.file(path) for table in ("files", "failures") for path in store.keys(table))
             chosen = {
-                *select_stored(session, crawls, {file.crawl for file in files if file} | {*crawls_with_blocks(store)})
+                *select_stored(session, words, {file.crawl for file in files if file} | {*crawls_with_blocks(store)})
             }
         checked = _check_values(session, dataset, chosen, progress)
         _check_lists(session, checked, chosen, repair=repair)
@@ -328,8 +325,7 @@ class _Check:
             and (self.crawls is None or file.crawl in self.crawls)
         ]
         checked.seed = None if share.part else seed
-        store, dataset = self.session.store, self.dataset
-        chosen = share.choose(paths, partial(compared_length, store, dataset), seed) if paths else []
+        chosen = share.choose(paths, partial(compared_length, self.session), seed) if paths else []
         if not chosen:
             checked.empty = True
             checked.notes.append(
@@ -338,18 +334,20 @@ class _Check:
         progress = Progress("source", len(chosen), 0)
         before = source.bytes
         report(progress)
-        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="check")
-        try:
-            for findings in executor.map(lambda path: [*compare_with_source(path, store, dataset, source)], chosen):
-                checked.findings += findings
-                checked.compared += 1
-                checked.equal += not findings
-                progress.done, progress.bytes = progress.done + 1, source.bytes - before
-                report(progress)
-        except SourceError as error:
-            checked.failure = error
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
+
+        def compare(path: str) -> list[Finding]:
+            return [*compare_with_source(self.session, path)]
+
+        with closing(RequestThreads(source.connections)) as threads:
+            try:
+                for findings in map_in_order(threads, compare, chosen, limit=2 * source.connections):
+                    checked.findings += findings
+                    checked.compared += 1
+                    checked.equal += not findings
+                    progress.done, progress.bytes = progress.done + 1, source.bytes - before
+                    report(progress)
+            except SourceError as error:
+                checked.failure = error
 
 
 _OF_BLOCKS = {"documents": (LISTS,), "facts": (SEARCHES, SHARDS)}

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from secrets import choice
 
-from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import FileChanged, Forbidden, FormatError, NotFound
 from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import with_trailer
 from catalogue.parquet.page_index import Indexes, cut_indexes
+from catalogue.session import Session
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
@@ -37,14 +37,15 @@ class Finding:
         return f"{self.key}: {self.what}" if self.key else self.what
 
 
-def compared_length(store: Store, dataset: Dataset, path: str) -> int:
+def compared_length(session: Session, path: str) -> int:
     """Return the bytes of a file that are compared."""
-    file = store.get("files", path)
-    return file.size - start_of(file, written_indexes(store, path, file), dataset.key) if file else 0
+    file = session.store.get("files", path)
+    return file.size - start_of(file, written_indexes(session.store, path, file), session.dataset.key) if file else 0
 
 
-def compare_with_source(path: str, store: Store, dataset: Dataset, source: PoliteSource) -> Iterator[Finding]:
+def compare_with_source(session: Session, path: str) -> Iterator[Finding]:
     """Compare what is stored of a file with each host of the source."""
+    store, dataset, source = session.store, session.dataset, session.source
     stored, file = store.get("files", path), dataset.file(path)
     if stored is None or file is None:  # another process has deleted it
         return

@@ -121,7 +121,6 @@ class Diagnosis(ReprMixin):
 
 
 def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
-    """Examine the installation and the source; see ``Catalogue.doctor``."""
     if session.dataset_name is not None:
         raise QueryError("doctor examines only Common Crawl's index; leave out --table")
     if crawl is not None and (crawl := ",".join(parse_crawl_words([crawl]))) != "latest":

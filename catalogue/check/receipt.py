@@ -9,8 +9,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -29,7 +28,7 @@ from catalogue.session import Session
 from catalogue.settings import package_version
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.observe import RequestEvent
-from catalogue.source.parallel import map_in_order
+from catalogue.source.parallel import RequestThreads, map_in_order
 
 _FORMAT = 1
 _LARGEST = 1 << 30
@@ -213,7 +212,7 @@ def check_answer(receipt: Receipt, answer: Path) -> str | None:
     return None if digest == receipt.sha256 else f"{answer} was changed: its SHA-256 is not that of the receipt"
 
 
-def check_source(receipt: Receipt, session: Session, report: Callable[[Progress], None] | None = None) -> Iterator[str]:
+def check_source(receipt: Receipt, session: Session) -> Iterator[str]:
     """Read the ranges of a receipt again, without the cache, and yield a sentence for each that differs.
 
     Raises:
@@ -247,24 +246,20 @@ def check_source(receipt: Receipt, session: Session, report: Callable[[Progress]
             return f"{read.path} has {response.total_size:,} bytes, and the receipt {read.size:,}"
         return None if hashlib.sha256(response.body).hexdigest() == read.sha256 else f"{place} was changed"
 
-    executor = ThreadPoolExecutor(source.connections, thread_name_prefix="verify")
-    # A response may be damaged, so a second one confirms a problem.
-    found = map_in_order(
-        executor,
-        lambda read: check(read) and check(read),
-        reads,
-        limit=_IN_FLIGHT,
-        weight=lambda read: read.end - read.start,
-    )
-    try:
-        with closing(found), session.reporting(report, "ranges") as advance:
+    with closing(RequestThreads(source.connections)) as threads, session.bars("ranges") as advance:
+        found = map_in_order(
+            threads,
+            lambda read: check(read) and check(read),  # the response may be damaged, so another one confirms a problem
+            reads,
+            limit=_IN_FLIGHT,
+            weight=lambda read: read.end - read.start,
+        )
+        with closing(found):
             for problem in found:
                 at.done += 1
                 advance(at)
                 if problem:
                     yield problem
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
 
 
 def _digest(path: Path) -> tuple[int, str]:

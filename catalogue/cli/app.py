@@ -21,6 +21,7 @@ from click.shell_completion import CompletionItem
 
 from catalogue.atomic_files import room
 from catalogue.cli.messages import COMMANDS, SYNONYMS, echo, given_options, show, warn
+from catalogue.cli.options import complete_datasets
 from catalogue.cli.process import signals, stopped
 from catalogue.errors import CatalogueError, DiskFailed, IncompleteAnswer, OutOfMemory, QueryError
 from catalogue.formatting import closest_name, printable, printable_lines
@@ -122,12 +123,6 @@ class Common:
         return observe
 
 
-def _complete_datasets(*given: Any) -> list[str]:
-    from catalogue.cli.options import complete_datasets
-
-    return complete_datasets(*given)
-
-
 _OPTIONS = [
     click.option(
         "--data",
@@ -138,7 +133,7 @@ _OPTIONS = [
     click.option(
         "--table",
         metavar="NAME",
-        shell_complete=_complete_datasets,
+        shell_complete=complete_datasets,
         help="A dataset other than Common Crawl's index; see: catalogue harvest -h",
     ),
     click.option(

@@ -310,9 +310,7 @@ def max_requests_option(default: int) -> Decorator:
 
 
 _budget_options = combine(
-    yes_option,
-    max_requests_option(MAX_REQUESTS),
-    _limit_option("--max-bytes", MAX_BYTES, "reading more bytes"),
+    yes_option, max_requests_option(MAX_REQUESTS), _limit_option("--max-bytes", MAX_BYTES, "reading more bytes")
 )
 
 

@@ -24,13 +24,7 @@ from catalogue.cli.options import (
     scheduler_option,
 )
 from catalogue.cli.process import resumable
-from catalogue.cli.select_captures import (
-    NOT_OF_QUERY,
-    captures_for,
-    read_patterns,
-    report_rows,
-    select_captures,
-)
+from catalogue.cli.select_captures import NOT_OF_QUERY, captures_for, read_patterns, report_rows, select_captures
 from catalogue.cli.tables import as_json, batches_of, show_plan, table
 from catalogue.errors import QueryError
 from catalogue.formatting import plural, size
@@ -52,14 +46,7 @@ _SHOWN_ROWS = 100
 @click.option("--paths", is_flag=True, help="Print only the paths of the files, one per line.")
 @click.option("--output", "-o", type=FILE, help="Write the requests as a table: .parquet, .csv, …")
 def plan(
-    options: Common,
-    *,
-    indexes: bool,
-    count: bool,
-    json_: bool,
-    paths: bool,
-    output: Path | None,
-    **parameters: Any,
+    options: Common, *, indexes: bool, count: bool, json_: bool, paths: bool, output: Path | None, **parameters: Any
 ) -> int:
     """Print what a query would read.
 

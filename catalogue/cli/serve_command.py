@@ -6,8 +6,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,17 +43,6 @@ _COMMANDS = [
         ["query", "https://shop.example.com/dir/", "--limit", "2", "--format", "cdxj"],
     ),
 ]
-
-
-@contextmanager
-def _needing(extra: str, subject: str) -> Iterator[None]:
-    """Name the extra with the libraries that are not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        from catalogue.settings import install_command
-
-        raise QueryError(f"{subject} needs {error.name}; run: {install_command(extra)}") from error
 
 
 def _check_dataset(options: Common) -> None:
@@ -111,9 +99,7 @@ def _cores() -> int:
     help="MB of index data that each process keeps in memory for the CDX API.",
 )
 @click.option(
-    "--access-log",
-    metavar="FILE",
-    help="Append a JSON object for each request to this file; - for standard error.",
+    "--access-log", metavar="FILE", help="Append a JSON object for each request to this file; - for standard error."
 )
 @click.option("--proxied", is_flag=True, help="Use the headers X-Forwarded-For, -Host and -Proto, which a proxy sets.")
 def serve(
@@ -139,7 +125,9 @@ def serve(
     curl 'http://127.0.0.1:8000/CC-MAIN-2022-05-index?url=*.example.com&output=json'
     cdxt --cc-mirror http://127.0.0.1:8000/ --crawl CC-MAIN-2022-05 iter 'example.com/*'
     """
-    with _needing("serve", "serving"):
+    from catalogue.settings import needing
+
+    with needing("serve", "serving"):
         from catalogue.server.application import open_server
         from catalogue.server.monitoring import AccessLog
         from catalogue.server.processes import run
@@ -270,7 +258,9 @@ def mcp(options: Common, *, max_requests: int, http: bool, host: str, port: int,
     catalogue mcp --max-requests 50 --data ~/data
     catalogue mcp --http --port 8001
     """
-    with _needing("mcp", "the server"):
+    from catalogue.settings import needing
+
+    with needing("mcp", "the server"):
         from catalogue.mcp_server.calls import Calls
         from catalogue.mcp_server.serve import serve_http, serve_stdio
     _check_dataset(options)

@@ -12,14 +12,7 @@ import click
 
 from catalogue.cli.app import Common, command
 from catalogue.cli.messages import complete_commands, show, warn
-from catalogue.cli.options import (
-    FILE,
-    Budget,
-    budget_options,
-    complete_listed_crawls,
-    crawl_option,
-    json_option,
-)
+from catalogue.cli.options import FILE, Budget, budget_options, complete_listed_crawls, crawl_option, json_option
 from catalogue.cli.tables import as_json, table
 from catalogue.formatting import join_first, plural, printable, size
 from catalogue.settings import STORE_NAME, config_file
@@ -203,9 +196,7 @@ def _summary(done: "Checked", cost: str) -> list[str]:
 @command()
 @click.argument("receipt", type=FILE)
 @click.option(
-    "--answer",
-    type=FILE,
-    help="The file with the answer.  [default: the one that the receipt names, next to it]",
+    "--answer", type=FILE, help="The file with the answer.  [default: the one that the receipt names, next to it]"
 )
 @click.option("--read-source", is_flag=True, help="Also read the ranges of the receipt again and compare them.")
 @json_option

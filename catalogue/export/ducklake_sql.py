@@ -108,7 +108,6 @@ def not_attached(path: Path, why: str) -> str:
 
 
 def connect(session: Session, *, lake: bool = False) -> duckdb.DuckDBPyConnection:
-    """Return a read-only connection; see ``Catalogue.connect``."""
     return connect_for(session, "FROM cc.captures" if lake else "")
 
 

@@ -1,9 +1,8 @@
 """Export Iceberg tables, DuckLakes and snapshots."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +16,11 @@ from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest import snapshot
 from catalogue.metadata_db.lake_files import LakeFile, lake_files
 from catalogue.output.targets import local_path
-from catalogue.progress import Progress
+from catalogue.progress import Progress, Report
 from catalogue.query.arguments import several
 from catalogue.selection import select_stored
 from catalogue.session import Session
-from catalogue.settings import address, install_command
+from catalogue.settings import address, needing
 
 if TYPE_CHECKING:
     from catalogue.export.iceberg_read import IcebergTable
@@ -50,9 +49,7 @@ class Exported(ReprMixin):
         return self.missing
 
 
-def export_ducklake(
-    session: Session, path: str | Path | None = None, *, crawls: CrawlWords = "all", backend: str | None = None
-) -> Exported:
+def export_ducklake(session: Session, path: str | Path | None, crawls: CrawlWords, backend: str | None) -> Exported:
     if backend not in {None, *BACKENDS}:
         raise QueryError(f"unknown backend {backend!r}; choose among {', '.join(BACKENDS)}")
     place = local_path(path) if path is not None else session.data / LAKE_NAME
@@ -63,11 +60,9 @@ def export_ducklake(
     return Exported(str(place), chosen, len(files), missing)
 
 
-def export_iceberg(
-    session: Session, path: str | Path, *, crawls: CrawlWords = "all", location: str | None = None
-) -> Exported:
-    _need_pyiceberg()
-    from catalogue.export.iceberg import check_address, export  # noqa: PLC0415 - an extra, and slow to import
+def export_iceberg(session: Session, path: str | Path, crawls: CrawlWords, location: str | None) -> Exported:
+    with needing("iceberg", "an Iceberg table"):
+        from catalogue.export.iceberg import check_address, export  # noqa: PLC0415 - an extra, and slow to import
 
     place = local_path(path)
     where = _location(session, location)
@@ -77,10 +72,10 @@ def export_iceberg(
     return Exported(str(path), chosen, len(files), missing)
 
 
-def open_iceberg(session: Session, crawls: CrawlWords = "all") -> "IcebergTable":
-    _need_pyiceberg()
-    from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
-    from catalogue.export.iceberg_read import FooterIO, IcebergTable  # noqa: PLC0415 - an extra
+def open_iceberg(session: Session, crawls: CrawlWords) -> "IcebergTable":
+    with needing("iceberg", "an Iceberg table"):
+        from catalogue.export.iceberg import export  # noqa: PLC0415 - an extra, and slow to import
+        from catalogue.export.iceberg_read import FooterIO, IcebergTable  # noqa: PLC0415 - an extra
 
     location = _location(session, None)
     stored = FooterIO(session.store, session.reading, location)  # before the table is written
@@ -91,16 +86,15 @@ def open_iceberg(session: Session, crawls: CrawlWords = "all") -> "IcebergTable"
     return IcebergTable.at(metadata, stored)
 
 
-def export_snapshot(
-    session: Session, place: str | Path, *, crawls: CrawlWords = "all", report: Callable[[Progress], None] | None = None
-) -> Exported:
-    chosen, files, missing = _stored_files(session, crawls)
+def export_snapshot(session: Session, place: str | Path, crawls: CrawlWords, report: Report | None) -> Exported:
+    words = several(crawls, "crawls")
+    chosen, files, missing = _stored_files(session, words)
     paths: dict[str, list[str]] = {crawl: [] for crawl in chosen}
     for each in files:
         paths[each.crawl].append(each.path)
     at = Progress("snapshot", listed=len(files), done=0)
     with session.reporting(report, "files") as bar:
-        for file in snapshot.export(place, session, paths, removes=several(crawls, "crawls") == ("all",)):
+        for file in snapshot.export(place, session, paths, removes=words == ("all",)):
             at.done += len(paths[file.crawl])
             at.bytes += file.size
             bar(at)
@@ -110,9 +104,9 @@ def export_snapshot(
 def _stored_files(session: Session, crawls: CrawlWords) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
     if session.dataset != COMMON_CRAWL:
         raise QueryError(f"only Common Crawl's index can be exported, and this is {session.dataset.name}")
-    shown = session.metadata()
-    requested = select_stored(session, crawls, shown.requested_crawls)  # of some, no file may be stored
-    chosen = [each for each in requested if each in shown.crawls] or select_stored(session, crawls, shown.crawls)
+    shown, words = session.metadata(), several(crawls, "crawls")
+    requested = select_stored(session, words, shown.requested_crawls)  # of some, no file may be stored
+    chosen = [each for each in requested if each in shown.crawls] or select_stored(session, words, shown.crawls)
     files_missing = tuple(each for crawl in sorted(requested) for each in shown.missing(crawl))
     with session.database() as connection:
         return tuple(chosen), lake_files(connection, chosen), files_missing
@@ -126,8 +120,3 @@ def _location(session: Session, given: str | None) -> str:
             raise QueryError(f"invalid address {given!r}; use one such as s3a://commoncrawl/")
         place = f"file://{Path(place).resolve().as_posix()}"
     return place.rstrip("/") + "/"
-
-
-def _need_pyiceberg() -> None:
-    if find_spec("pyiceberg") is None:
-        raise QueryError(f"Iceberg tables need pyiceberg; run: {install_command('iceberg')}")

@@ -32,8 +32,7 @@ from catalogue.tables.crawl_table import FileMetadata
 _CHANGED = "another process has deleted or replaced its footer since the command began"
 
 
-def prepare_backfill(session: Session, crawls: CrawlWords = "all", *, files: str | Iterable[str] = ()) -> "Backfill":
-    """Find row groups whose footers lack bounds; see ``Catalogue.backfill``."""
+def prepare_backfill(session: Session, crawls: CrawlWords, files: str | Iterable[str] = ()) -> "Backfill":
     shown = session.metadata(indexes=True)
     patterns = several(files, "files")
     gaps = (each for crawl in sorted(select_stored(session, crawls, shown.crawls)) for each in shown.gaps(crawl))
@@ -72,12 +71,12 @@ _Result: TypeAlias = Mapping[int, Bounds] | SourceError | FormatError
 """Bounds by row group, or why a file cannot be read."""
 
 
+@dataclass(eq=False, repr=False)
 class Backfill(ReprMixin):
     """Gaps to be filled; nothing is read before ``run``."""
 
-    def __init__(self, session: Session, gaps: Sequence[FileMetadata]) -> None:
-        self.session = session
-        self.gaps = gaps
+    session: Session
+    gaps: Sequence[FileMetadata]
 
     def _line(self) -> str:
         return f"of {plural(len(self.gaps), 'file')} whose footers lack key ranges"

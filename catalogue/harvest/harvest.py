@@ -4,8 +4,8 @@ Usually one request per file: a suffix range whose length is learned from earlie
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
@@ -23,19 +23,13 @@ from catalogue.errors import OF_ONE_FILE, BadManifest, NotFound, SourceUnavailab
 from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_ranges
 from catalogue.parquet.footer import decode_footer
-from catalogue.progress import Progress
-from catalogue.source.parallel import map_as_completed
-from catalogue.source.retry import PoliteSource
+from catalogue.progress import Progress, Report
+from catalogue.session import Session
+from catalogue.source.parallel import RequestThreads, map_as_completed
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile, marker
-from catalogue.store.stored_lists import (
-    listed_crawls,
-    listed_files,
-    note_requested,
-    stored_paths,
-    stored_response,
-)
+from catalogue.store.stored_lists import listed_crawls, listed_files, note_requested, stored_paths, stored_response
 from catalogue.tables.make_table import FooterRows
 
 VALUES = "values"
@@ -80,33 +74,30 @@ class Harvested(ReprMixin):
             yield "Harvest the crawl again to retry these files."
 
 
-def harvest(  # noqa: PLR0913 - each is named
+def harvest(
+    session: Session,
     crawl: str,
     subsets: Iterable[str],
     *,
-    table: Dataset = COMMON_CRAWL,
-    store: Store,
-    source: PoliteSource,
     refresh: bool = False,
     pages: bool = False,
     decoded: dict[str, FooterRows] | None = None,
-    report: Callable[[Progress], None] = lambda _: None,
-    notify: Callable[[str], None] = lambda _: None,
+    report: Report = lambda _: None,
 ) -> Harvested:
     """Fetch the footers of a crawl's index files that are not stored yet.
 
     The store receives results in batches, with the reasons of failures. With ``refresh`` all footers and the manifest
-    are fetched again, and files that are no longer listed are removed; with ``pages`` page indexes are fetched too,
-    whose cost is given to ``notify`` first. ``decoded`` receives rows of the first files, see ``update_tables``.
+    are fetched again, and files that are no longer listed are removed; with ``pages`` page indexes are fetched too.
+    ``decoded`` receives rows of the first files, see ``update_tables``.
 
     Raises:
         SourceError: if the source failed; what was fetched before is stored.
         StoreLocked: if another process harvests this crawl.
     """
-    chosen = set(subsets)
+    chosen, store, table = set(subsets), session.create_store(), session.dataset
     with store.harvesting(crawl):
         if table == COMMON_CRAWL:
-            files = fetch_manifest(crawl, store, source, refresh=refresh)
+            files = fetch_manifest(session, crawl, refresh=refresh)
         else:
             files = listed_files(store, table).get(crawl, [])
         requested = [file for file in files if table != COMMON_CRAWL or file.subset in chosen]
@@ -116,17 +107,16 @@ def harvest(  # noqa: PLR0913 - each is named
         for kind in ("files", "failures"):
             store.delete(kind, set(stored_paths(store, table, crawl, kind=kind)) - paths)
         stored = stored_paths(store, table, crawl)
-        without_pages = _without_pages(store, table, crawl, stored) if pages else {}
+        without_pages = _without_pages(store, table, crawl, stored) if pages and not refresh else {}
         up_to_date = set() if refresh else {*stored} - without_pages.keys()
         missing = [file for file in requested if file.path not in up_to_date]
-        fetcher = FooterFetcher(source, table, {} if refresh else without_pages, pages=pages)
-        fetcher.learn_from(store, sorted(stored))
+        fetcher = FooterFetcher(session, sorted(stored), without_pages, pages=pages)
         if pages and missing:
             received = sum(fetcher.length(file.subset) for file in missing)
             needed = f"{plural(len(missing), 'request')} and {size(received)}"
-            notify(f"{crawl}: about {needed}, for the page indexes above all")
+            session.notify(f"{crawl}: about {needed}, for the page indexes above all")
         outcome = Harvested(Progress(crawl, len(requested), len(requested) - len(missing)))
-        _Run(outcome, fetcher, store, {} if decoded is None else decoded, report).fetch(missing)
+        _Run(session, outcome, fetcher, {} if decoded is None else decoded, report).fetch(missing)
     return outcome
 
 
@@ -134,32 +124,30 @@ def harvest(  # noqa: PLR0913 - each is named
 class _Run:
     """Stores in batches what is fetched."""
 
+    session: Session
     outcome: Harvested
     fetcher: FooterFetcher
-    store: Store
     decoded: dict[str, FooterRows]
-    report: Callable[[Progress], None]
+    report: Report
     files: list[tuple[str, FetchedFile]] = field(default_factory=list)
     failures: list[tuple[str, StoredFile]] = field(default_factory=list)
     size: int = 0
     since: float = field(default_factory=time.monotonic)
 
     def fetch(self, missing: Iterable[IndexFile]) -> None:
-        source, at, started = self.fetcher.source, self.outcome.progress, time.monotonic()
-        before = source.requests, source.bytes
+        at, spent, started = self.outcome.progress, self.session.spending(), time.monotonic()
         self.report(at)
-        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="harvest")
-        fetched = map_as_completed(executor, self.fetcher.fetch, missing, limit=2 * source.connections)
+        connections = self.session.source.connections
+        threads = RequestThreads(connections)
+        fetched = map_as_completed(threads, self.fetcher.fetch, missing, limit=2 * connections)
         try:
-            with closing(fetched) as results:
-                for file, future in results:
+            with closing(threads), closing(fetched):
+                for file, future in fetched:
                     self._add(file.path, future)
-                    at.requests, at.bytes = source.requests - before[0], source.bytes - before[1]
+                    at.requests, at.bytes = spent()
                     at.seconds = time.monotonic() - started
                     self.report(at)
         finally:
-            # Not waited for: the caller that stops early closes the source next, which ends what is under way.
-            executor.shutdown(wait=False, cancel_futures=True)
             self._commit()
 
     def _add(self, path: str, future: "Future[FetchedFile]") -> None:
@@ -187,12 +175,13 @@ class _Run:
     def _commit(self) -> None:
         files, failures = self.files, self.failures
         self.files, self.failures, self.size, self.since = [], [], 0, time.monotonic()
+        store = self.session.store
         if files:
-            self.store.put_encoded("files", [(path, each.value) for path, each in files])
+            store.put_encoded("files", [(path, each.value) for path, each in files])
         if failures:
-            self.store.put("failures", failures)
+            store.put("failures", failures)
         if indexes := [(path, each.indexes, each.version) for path, each in files if each.indexes]:
-            self.store.add_all_indexes(indexes)
+            store.add_all_indexes(indexes)
 
 
 def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str]) -> dict[str, StoredFile]:
@@ -211,9 +200,9 @@ def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str
     return found
 
 
-def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: bool = False) -> list[IndexFile]:
+def fetch_manifest(session: Session, crawl: str, *, refresh: bool) -> list[IndexFile]:
     """Return the files of a crawl of Common Crawl's index; the manifest is fetched once, or to ``refresh`` it."""
-    path = manifest_path(crawl)
+    path, store, source = manifest_path(crawl), session.store, session.source
     stored = store.undamaged("documents", path)
     if stored and not refresh:
         with suppress(BadManifest):  # older versions stored some that are refused now
@@ -232,28 +221,28 @@ def fetch_manifest(crawl: str, store: Store, source: PoliteSource, *, refresh: b
     return files
 
 
-def resolve_manifest_paths(words: Iterable[str], store: Store, source: Callable[[], PoliteSource]) -> list[str]:
+def resolve_manifest_paths(session: Session, words: Iterable[str]) -> list[str]:
     """Store manifests that are named by path among words for crawls, and return the words with their crawls instead."""
     resolved = []
     for word in words:
         if is_manifest_path(word):
+            source = session.source
             try:
-                response = source().get(word)
+                response = source.get(word)
             except NotFound as error:
-                raise UnknownCrawl(f"{source().url} has no manifest {word}") from error
+                raise UnknownCrawl(f"{source.url} has no manifest {word}") from error
             crawl = parse_manifest(None, response.body)[0].crawl
-            store.put("documents", [(manifest_path(crawl), stored_response(response, source()))])
+            session.create_store().put("documents", [(manifest_path(crawl), stored_response(response, source))])
             resolved.append(crawl)
         else:
             resolved.append(word)
     return resolved
 
 
-def fetch_path_list(dataset: Dataset, store: Store, source: PoliteSource, *, refresh: bool = False) -> None:
+def fetch_path_list(session: Session, *, refresh: bool) -> None:
     """Store the list of the files of a dataset other than Common Crawl's index, if it has one that is not stored."""
-    if dataset.manifest is None:
-        return
-    if refresh or not (store.undamaged("documents", dataset.manifest) and listed_files(store, dataset)):
-        response = source.get(dataset.manifest)
-        parse_path_list(response.body, source=source.url)
-        store.put("documents", [(dataset.manifest, stored_response(response, source))])
+    store, manifest = session.create_store(), session.dataset.manifest
+    if manifest and (refresh or not (store.undamaged("documents", manifest) and listed_files(store, session.dataset))):
+        response = session.source.get(manifest)
+        parse_path_list(response.body, source=session.source.url)
+        store.put("documents", [(manifest, stored_response(response, session.source))])

@@ -7,8 +7,7 @@ parsed, checked and written as a Parquet file while it arrives; that file is use
 import hashlib
 import json
 import time
-from collections.abc import Callable, Generator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -21,10 +20,11 @@ from catalogue.cdx.list_search import list_of_files
 from catalogue.commoncrawl.crawls import CDX, suggest_crawl
 from catalogue.errors import OF_ONE_FILE, BadCdx, FormatError, NotFound, NotParquet, StoreDamaged, UnknownCrawl
 from catalogue.harvest.harvest import Harvested
-from catalogue.progress import Progress
+from catalogue.progress import Progress, Report
+from catalogue.session import Session
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import MAX_DOCUMENT, Response
-from catalogue.source.parallel import map_in_order
+from catalogue.source.parallel import RequestThreads, map_in_order
 from catalogue.source.retry import PoliteSource, get_tail
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
@@ -45,14 +45,7 @@ _READ = 1 << 20
 """Bytes of an unfinished file that are read at once."""
 
 
-def harvest_blocks(
-    crawl: str,
-    *,
-    store: Store,
-    source: PoliteSource,
-    refresh: bool = False,
-    report: Callable[[Progress], None] = lambda _: None,
-) -> Harvested:
+def harvest_blocks(session: Session, crawl: str, report: Report, *, refresh: bool) -> Harvested:
     """Fetch the list of a crawl unless it is stored; with ``refresh``, also if the source has another version now.
 
     Raises:
@@ -62,10 +55,10 @@ def harvest_blocks(
     """
     path = list_path(crawl)
     outcome = Harvested(Progress(crawl, 1, 0), index=CDX)
-    before, started = (source.requests, source.bytes), time.monotonic()
+    store, spent, started = session.store, session.spending(), time.monotonic()
     with store.harvesting(crawl):
         try:
-            if _fetch_list(crawl, store, source, report, refresh=refresh):
+            if _fetch_list(session, crawl, report, refresh=refresh):
                 outcome.fetched.add(path)
             delete_parts(store, crawl)  # also those of a command that was stopped when the list was stored
             outcome.progress.done = 1
@@ -73,14 +66,13 @@ def harvest_blocks(
             outcome.failures[path] = str(error)
             outcome.progress.failed = 1
     at = outcome.progress
-    at.requests, at.bytes = source.requests - before[0], source.bytes - before[1]
+    at.requests, at.bytes = spent()
     at.seconds = time.monotonic() - started
     return outcome
 
 
-def _fetch_list(
-    crawl: str, store: Store, source: PoliteSource, report: Callable[[Progress], None], *, refresh: bool
-) -> bool:
+def _fetch_list(session: Session, crawl: str, report: Report, *, refresh: bool) -> bool:
+    store, source = session.store, session.source
     stored = _usable_list(store, crawl)
     if stored and not refresh:
         return False
@@ -100,22 +92,20 @@ def _fetch_list(
     make_folder(blocks_folder(store))
     version = json.dumps([source.url, end.total_size, end.etag, end.last_modified]).encode()
     part = blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"
-    executor = ThreadPoolExecutor(min(_AT_ONCE, source.connections), thread_name_prefix="blocks")
-    try:
-        with (
-            named(part),
-            resume(part) as file,
-            closing(_pieces(crawl, file, source, end, executor, report)) as pieces,
-            whole_file(list_file(store, crawl)) as output,
-        ):
-            blocks = parse_pieces(crawl, pieces, end.total_size, shards=shards)
-            directory = write_blocks(output, crawl, blocks)
-    except FormatError:
-        executor.shutdown(cancel_futures=True)  # what is received counts for this crawl
-        part.unlink(missing_ok=True)
-        raise
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
+    with closing(RequestThreads(min(_AT_ONCE, source.connections))) as threads:
+        try:
+            with (
+                named(part),
+                resume(part) as file,
+                closing(_pieces(crawl, file, source, end, threads, report)) as pieces,
+                whole_file(list_file(store, crawl)) as output,
+            ):
+                blocks = parse_pieces(crawl, pieces, end.total_size, shards=shards)
+                directory = write_blocks(output, crawl, blocks)
+        except FormatError:
+            threads.shutdown()  # what is received counts for this crawl
+            part.unlink(missing_ok=True)
+            raise
     store.put("documents", [(LISTS + crawl, replace(stored_response(end, source), data=directory))])
     return True
 
@@ -128,12 +118,7 @@ def _usable_list(store: Store, crawl: str) -> StoredFile | None:
 
 
 def _pieces(
-    crawl: str,
-    file: BinaryIO,
-    source: PoliteSource,
-    end: Response,
-    executor: Executor,
-    report: Callable[[Progress], None],
+    crawl: str, file: BinaryIO, source: PoliteSource, end: Response, threads: RequestThreads, report: Report
 ) -> Generator[bytes, None, None]:
     """Yield a list in pieces: what its file has, and then what is missing there, each piece after it is appended."""
     size, pin = end.total_size, end.version
@@ -145,7 +130,7 @@ def _pieces(
     file.seek(0)
     yield from iter(partial(file.read, _READ), b"")
     with closing(
-        map_in_order(executor, lambda part: source.get(list_path(crawl), part, pin=pin), ranges, limit=_AT_ONCE)
+        map_in_order(threads, lambda part: source.get(list_path(crawl), part, pin=pin), ranges, limit=_AT_ONCE)
     ) as parts:
         for each in parts:
             file.write(each.body)

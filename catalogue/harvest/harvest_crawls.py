@@ -1,6 +1,6 @@
 """Harvest crawls into the store, forget them, and define datasets."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, manifes
 from catalogue.errors import CatalogueError, FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resolve_manifest_paths
-from catalogue.progress import Progress
+from catalogue.progress import Report
 from catalogue.query.arguments import member_of, several
 from catalogue.selection import crawl_list, known_crawls, select_stored, update_crawl_list, with_stored
 from catalogue.session import Session
@@ -81,7 +81,6 @@ def define(
     manifest: str | None = None,
     paths: str | Iterable[str] = (),
 ) -> None:
-    """Define the dataset of the session; see ``Catalogue.define``."""
     if session.dataset_name is None:
         raise QueryError("this is Common Crawl's index; open another table by its name: catalogue.open(table='hosts')")
     given = several(paths, "paths", numbers=False)
@@ -127,48 +126,43 @@ def _update_database(
     session.updated_database()
 
 
+@dataclass(slots=True)
+class HarvestOptions:
+    """What is stored of crawls; see ``Catalogue.harvest``."""
+
+    subsets: str | Iterable[str] = "warc"
+    refresh: bool = False
+    pages: bool = False
+    index: str = COLUMNAR
+    values: str | Iterable[str] = ()
+
+    def __post_init__(self) -> None:
+        self.values = several(self.values, "values")  # an iterator can be read once
+
+
 def harvest_crawls(
-    session: Session,
-    crawls: CrawlWords | None = None,
-    *,
-    subsets: str | Iterable[str] = "warc",
-    refresh: bool = False,
-    pages: bool = False,
-    index: str = COLUMNAR,
-    values: str | Iterable[str] = (),
-    report: Callable[[Progress], None] | None = None,
+    session: Session, crawls: CrawlWords | None, options: HarvestOptions, report: Report | None
 ) -> list[Harvested]:
-    """Fetch footers, lists of blocks and values that are not stored; see ``Catalogue.harvest``."""
-    _check_index(session, index, values)
+    _check_options(session, options)
     outcomes: list[Harvested] = []
     decoded: dict[str, FooterRows] = {}
 
-    def harvest_index(crawl: str, of_index: str, progress: Callable[[Progress], None]) -> Harvested:
+    def harvest_index(crawl: str, of_index: str, progress: Report) -> Harvested:
+        refresh = options.refresh
         if of_index == CDX:
             from catalogue.harvest.harvest_blocks import harvest_blocks
 
-            return harvest_blocks(crawl, store=store, source=session.source, refresh=refresh, report=progress)
+            return harvest_blocks(session, crawl, progress, refresh=refresh)
         with suppress(StoreDamaged):  # of a manifest, which is fetched again
-            store.delete("files", session.metadata().undecodable(crawl))  # answers count them as missing
-        return harvest(
-            crawl,
-            chosen_subsets,
-            table=session.dataset,
-            store=store,
-            source=session.source,
-            refresh=refresh,
-            pages=pages,
-            decoded=decoded,
-            report=progress,
-            notify=session.notify,
-        )
+            session.store.delete("files", session.metadata().undecodable(crawl))  # answers count them as missing
+        return harvest(session, crawl, subsets, refresh=refresh, pages=options.pages, decoded=decoded, report=progress)
 
     with session.reporting(report, "files") as progress:
-        words, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=refresh)
-        store = session.create_store()
+        words, chosen, subsets = _select(session, crawls, options.subsets, refresh=options.refresh)
+        session.create_store()
         for crawl in chosen:
             before = len(outcomes)
-            for of_index in (COLUMNAR, CDX) if index == BOTH else (index,):
+            for of_index in (COLUMNAR, CDX) if options.index == BOTH else (options.index,):
                 try:
                     outcomes.append(harvest_index(crawl, of_index, progress))
                 except UnknownCrawl as error:
@@ -180,9 +174,9 @@ def harvest_crawls(
                         update_tables(session, decoded)  # so that the next query does not wait for it
                     raise
             added = outcomes[before:]
-            if added and values:
+            if added and options.values:
                 update_tables(session, decoded)  # the database is updated when its values are stored, too
-                outcomes.append(_harvest_values(session, crawl, values, chosen_subsets, progress))
+                outcomes.append(_harvest_values(session, crawl, options.values, subsets, progress))
             elif added:
                 _update_database(session, decoded)
             decoded.clear()
@@ -190,11 +184,7 @@ def harvest_crawls(
 
 
 def _harvest_values(
-    session: Session,
-    crawl: str,
-    values: str | Iterable[str],
-    subsets: Sequence[str],
-    report: Callable[[Progress], None],
+    session: Session, crawl: str, values: str | Iterable[str], subsets: Sequence[str], report: Report
 ) -> Harvested:
     from catalogue.harvest.harvest_values import harvest_values, value_columns
 
@@ -206,7 +196,8 @@ def _harvest_values(
         session.forget_tables()
 
 
-def _check_index(session: Session, index: str, values: str | Iterable[str]) -> None:
+def _check_options(session: Session, options: HarvestOptions) -> None:
+    index, values = options.index, options.values
     if index not in HARVESTED_INDEXES:
         raise QueryError(f"invalid index {index!r}; use {' or '.join(HARVESTED_INDEXES)}")
     if index == CDX and values:
@@ -219,36 +210,27 @@ def _check_index(session: Session, index: str, values: str | Iterable[str]) -> N
         raise QueryError(f"{session.dataset_name} has no CDX index; its only index is columnar")
 
 
-def estimate_crawls(
-    session: Session,
-    crawls: CrawlWords | None = None,
-    *,
-    subsets: str | Iterable[str] = "warc",
-    refresh: bool = False,
-    pages: bool = False,
-    index: str = COLUMNAR,
-    values: str | Iterable[str] = (),
-) -> HarvestEstimate:
+def estimate_crawls(session: Session, crawls: CrawlWords | None, options: HarvestOptions) -> HarvestEstimate:
     """Estimate the cost of ``harvest_crawls``; at most lists are fetched."""
-    _check_index(session, index, values)
-    _, chosen, chosen_subsets = _select(session, crawls, subsets, refresh=False)
+    _check_options(session, options)
+    _, chosen, subsets = _select(session, crawls, options.subsets, refresh=False)
     store, dataset = session.create_store(), session.dataset
     known = listed_files(store, dataset)
     files = requests = received = 0
-    if index != COLUMNAR:
-        files = len({*chosen} - (set() if refresh else {*crawls_with_blocks(store)}))
+    if options.index != COLUMNAR:
+        files = len({*chosen} - (set() if options.refresh else {*crawls_with_blocks(store)}))
         requests, received = files * _LIST_REQUESTS, files * _LIST_BYTES
-    for crawl in chosen if index != CDX else ():
-        count = FILES_OF_A_SUBSET * len(chosen_subsets)
+    for crawl in chosen if options.index != CDX else ():
+        count = FILES_OF_A_SUBSET * len(subsets)
         if crawl in known:
-            stored = set() if refresh or pages else set(stored_paths(store, dataset, crawl))
-            requested = (file for file in known[crawl] if dataset != COMMON_CRAWL or file.subset in chosen_subsets)
+            stored = set() if options.refresh or options.pages else set(stored_paths(store, dataset, crawl))
+            requested = (file for file in known[crawl] if dataset != COMMON_CRAWL or file.subset in subsets)
             count = sum(file.path not in stored for file in requested)
         files += count
-        requests += count + (refresh or crawl not in known)
-        received += count * (_FOOTER_WITH_PAGES if pages else _FOOTER)
-        if values:
-            more = _cost_of_values(session, crawl, values, chosen_subsets, count)
+        requests += count + (options.refresh or crawl not in known)
+        received += count * (_FOOTER_WITH_PAGES if options.pages else _FOOTER)
+        if options.values:
+            more = _cost_of_values(session, crawl, options.values, subsets, count)
             requests, received = requests + more[0], received + more[1]
     return HarvestEstimate(len(chosen), files, requests, received, session.cost().seconds(requests, received, 1))
 
@@ -273,7 +255,7 @@ def _select(
     if session.dataset == COMMON_CRAWL:
         words = parse_crawl_words(several(() if crawls is None else crawls, "crawls"), known_crawls(session))
         words = with_stored(session, words) if STORED in words else words
-        words = resolve_manifest_paths(words, session.create_store(), lambda: session.source)
+        words = resolve_manifest_paths(session, words)
         return words, _select_listed(session, words), select_subsets(several(subsets, "subsets") or SUBSETS[:1])
     words = [*several(() if crawls is None else crawls, "crawls")] or ["all"]
     return words, _select_in_list(session, words, refresh=refresh), SUBSETS
@@ -293,7 +275,7 @@ def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
 
 def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) -> list[str]:
     store, dataset = session.create_store(), session.dataset
-    fetch_path_list(dataset, store, session.source, refresh=refresh)
+    fetch_path_list(session, refresh=refresh)
     files = listed_files(store, dataset)
     paths = {file.path for each in files.values() for file in each}
     if not paths and store.keys("files"):  # a list that names nothing is none
@@ -311,7 +293,6 @@ def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) ->
 
 
 def forget_crawls(session: Session, crawls: CrawlWords) -> int:
-    """Delete what is stored of crawls; see ``Catalogue.forget``."""
     store, dataset = session.store, session.dataset
     deleted = 0
     for crawl in select_stored(session, crawls):

@@ -1,7 +1,7 @@
 """Fetch dictionary pages, which have the values of row groups."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
@@ -9,7 +9,7 @@ from catalogue.errors import OF_ONE_FILE, QueryError
 from catalogue.formatting import join_first, plural, size
 from catalogue.harvest.harvest import VALUES, Harvested
 from catalogue.plan.columnar_index import ColumnarIndex
-from catalogue.progress import Progress
+from catalogue.progress import Progress, Report
 from catalogue.query.arguments import comma_separated
 from catalogue.query.resolved_query import check_columns
 from catalogue.session import Session
@@ -42,7 +42,7 @@ def value_columns(session: Session, names: str | Iterable[str]) -> tuple[str, ..
 
 
 def harvest_values(
-    session: Session, crawl: str, columns: Sequence[str], subsets: Sequence[str], report: Callable[[Progress], None]
+    session: Session, crawl: str, columns: Sequence[str], subsets: Sequence[str], report: Report
 ) -> Harvested:
     """Fetch and store the dictionary pages of columns that are not stored; footers must be stored.
 

@@ -36,7 +36,7 @@ def next_steps(session: Session) -> list[Step]:
         if 0 < sum(row["without_bounds"] for row in coverage) <= _PRICED:
             from catalogue.harvest.backfill import prepare_backfill
 
-            price = format_cost(prepare_backfill(session).estimate)
+            price = format_cost(prepare_backfill(session, "all").estimate)
     listed = listed_crawls(session.store) if session.dataset == COMMON_CRAWL else {}
     age = crawl_list_age(session.store) if listed else None
     return list(steps(session.dataset, coverage, listed, age, price))

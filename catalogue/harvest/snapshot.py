@@ -15,7 +15,7 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -35,7 +35,7 @@ from catalogue.output.targets import Target
 from catalogue.parquet.footer import examine_footer
 from catalogue.parquet.page_index import Indexes
 from catalogue.parquet.thrift import typed
-from catalogue.progress import Progress
+from catalogue.progress import Progress, Report
 from catalogue.query.arguments import several
 from catalogue.session import Session
 from catalogue.settings import canonical, package_version
@@ -217,9 +217,8 @@ class Pulled(ReprMixin):
 
 
 def pull_snapshot(
-    session: Session, place: str | Path, *, crawls: CrawlWords, compare: int, report: Callable[[Progress], None] | None
+    session: Session, place: str | Path, crawls: CrawlWords, compare: int, report: Report | None
 ) -> Pulled:
-    """Store a snapshot; see ``Catalogue.pull``."""
     if session.dataset != COMMON_CRAWL:
         raise QueryError(f"snapshots are of Common Crawl's index, and this is {session.dataset.name}")
     session.check_writable()  # before any request

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Lock
 
-from catalogue.commoncrawl.datasets import Dataset, IndexFile
+from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.errors import FormatError
 from catalogue.parquet.footer import USUAL_TAIL, decode_footer, examine_footer, footer_length
 from catalogue.parquet.model import TRAILER, Footer, RowGroup
 from catalogue.parquet.page_index import Indexes, cut_indexes, has_damage
+from catalogue.session import Session
 from catalogue.source.byte_ranges import ByteRange, FileVersion
-from catalogue.source.retry import PoliteSource, get_tail
-from catalogue.store.database import Store, encode_indexes
+from catalogue.source.retry import get_tail
+from catalogue.store.database import encode_indexes
 from catalogue.store.stored_file import StoredFile, encode, version_of
 from catalogue.store.stored_lists import stored_response
 from catalogue.tables.make_table import FooterRows, rows_of_footer
@@ -64,23 +65,21 @@ class FooterFetcher:
     A tail is a little longer than the largest footer of the crawl and subset so far, with page indexes.
     """
 
-    def __init__(self, source: PoliteSource, table: Dataset, known: Mapping[str, StoredFile], *, pages: bool) -> None:
-        """Prepare; of the files in ``known`` only page indexes are missing."""
-        self.source = source
-        self._table = table
+    def __init__(
+        self, session: Session, stored: Sequence[str], known: Mapping[str, StoredFile], *, pages: bool
+    ) -> None:
+        """Learn the length of tails from ``stored`` files; of the files in ``known`` only page indexes are missing."""
+        self._source, self._dataset = session.source, session.dataset
         self._known = known
         self._pages = pages
         self._lock = Lock()
         self._largest: dict[str, int] = {}
         self._turn = count()
-
-    def learn_from(self, store: Store, paths: Sequence[str]) -> None:
-        """Learn the length of tails from stored files."""
-        for path in paths[::10]:
-            known, file = store.undamaged("files", path), self._table.file(path)
-            if known and file:
-                groups = decode_footer(known.data, known.size).row_groups if self._pages else ()
-                self._learn(file.subset, known.size, len(known.data), index_ranges(groups, self._table.key))
+        for path in stored[::10]:
+            value, file = session.store.undamaged("files", path), session.dataset.file(path)
+            if value and file:
+                groups = decode_footer(value.data, value.size).row_groups if pages else ()
+                self._learn(file.subset, value.size, len(value.data), index_ranges(groups, session.dataset.key))
 
     def length(self, subset: str) -> int:
         """Return the length of the next tail."""
@@ -99,32 +98,32 @@ class FooterFetcher:
     def fetch(self, file: IndexFile) -> FetchedFile:
         if known := self._known.get(file.path):
             footer = decode_footer(known.data, known.size)
-            ranges = index_ranges(footer.row_groups, self._table.key)
+            ranges = index_ranges(footer.row_groups, self._dataset.key)
             return FetchedFile.of_footer(known, self._indexes(file, footer, ranges, known.version, b""), is_new=False)
-        tail = get_tail(self.source, file.path, self.length(file.subset))
+        tail = get_tail(self._source, file.path, self.length(file.subset))
         version = tail.version
         try:
             length = footer_length(tail.body, version.size)
             body = tail.body
             if length + TRAILER > len(body):
                 rest = ByteRange(version.size - TRAILER - length, version.size - len(body))
-                body = self.source.get(file.path, rest, pin=version).body + body
+                body = self._source.get(file.path, rest, pin=version).body + body
             data = body[-TRAILER - length : -TRAILER]
             with _DECODING:
-                footer = examine_footer(data, version.size, self._table.key)
+                footer = examine_footer(data, version.size, self._dataset.key)
         except FormatError as error:
             message = f"{file.path}: {error}"
             raise type(error)(message) from error
         indexes, ranges = {}, []
         if self._pages:
-            ranges = index_ranges(footer.row_groups, self._table.key)
+            ranges = index_ranges(footer.row_groups, self._dataset.key)
             indexes = self._indexes(file, footer, ranges, version, body)
         self._learn(file.subset, version.size, length, ranges)
         with _DECODING:
-            stored = stored_response(tail, self.source, data)
+            stored = stored_response(tail, self._source, data)
             fetched = FetchedFile.of_footer(stored, indexes, is_new=True)
             with suppress(OverflowError):  # which is reported where the table is made
-                rows = rows_of_footer(self._table.key, file, stored, version_of(fetched.value), footer)
+                rows = rows_of_footer(self._dataset.key, file, stored, version_of(fetched.value), footer)
                 return replace(fetched, rows=rows)
             return fetched
 
@@ -139,9 +138,9 @@ class FooterFetcher:
             read, first = tail, pin.size - len(tail)
             if start < first:
                 rest = ByteRange(start, min(first, end))
-                before = self.source.get(file.path, rest, pin=pin).body
+                before = self._source.get(file.path, rest, pin=pin).body
                 first, read = start, before + read if rest.end == first else before
-            found = cut_indexes(footer, self._table.key, read, first)
-            if not has_damage(found, footer, self._table.key, keys_only=True):
+            found = cut_indexes(footer, self._dataset.key, read, first)
+            if not has_damage(found, footer, self._dataset.key, keys_only=True):
                 break
         return found

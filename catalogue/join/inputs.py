@@ -239,13 +239,8 @@ def _start_of(file: BinaryIO) -> bytes:
 
 
 def _guarded(path: Path, batches: Iterable[pa.RecordBatch], *kinds: type[Exception]) -> Iterator[pa.RecordBatch]:
-    waiting = iter(batches)
-    while True:
-        with _errors(path, *kinds):
-            batch = next(waiting, None)
-        if batch is None:
-            return
-        yield batch
+    with _errors(path, *kinds):
+        yield from batches
 
 
 def _reader_of(path: Path, file: BinaryIO, on: str | None) -> str | None:

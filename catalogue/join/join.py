@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from catalogue.join.kinds import KINDS, Kind, distinct, kind_of
 from catalogue.join.parts import (
     prefer_exact,
     result_of,
-    rows_of,
+    row_groups_of,
     rows_of_other_urls,
     write_nothing,
     write_part,
@@ -108,7 +109,7 @@ def join(
         with closing(_JoinRun(session, asked, keys, work, invalid, bar, sizes)) as run:
             done = run.run(folder, output, agree, math.inf if budget is None else budget)
         if done.complete and is_file:
-            (work / _LEDGER).unlink()  # first, so that a part of the rest is not taken for all
+            (work / _LEDGER).unlink()  # first, so that a deletion that is interrupted leaves no complete join
         if done.complete:
             for name in (_KEYS, _PARTS):
                 shutil.rmtree(work / name, ignore_errors=True)
@@ -336,7 +337,7 @@ class _JoinRun:
                 path = output if is_file else folder / "nothing.parquet"
                 write_nothing(self._kind, self._scope.schema, self._keys, path)
             elif is_file:
-                write_tables(rows_of(files_in_order(self._work / _PARTS)), output)
+                write_tables(chain.from_iterable(map(row_groups_of, files_in_order(self._work / _PARTS))), output)
             return rows
         rows, names = 0, set[str]()
         kept = sum(part.rows for part in self._ledger.parts.values())

@@ -34,9 +34,9 @@ class Kind:
     columns: tuple[str, ...] | None = None
     """Columns that are read; None for the user's choice."""
     collect: Callable[[pa.Table], pa.Table] | None = None
-    """Returns what is kept of captures with numbers of patterns, or of what was kept of others, sorted by number."""
+    """Returns what is needed of captures with numbers of patterns, or merges such tables; sorted by number."""
     result: Callable[[pa.Table, pa.Table, np.ndarray], pa.Table] | None = None
-    """Returns the result of what was kept, the rows of the input, and the unread patterns."""
+    """Returns the result of a collected table, the rows of the input, and the unread patterns."""
     exact: bool = False
     """Whether captures of a row's URL are preferred to others with the same key."""
 
@@ -72,13 +72,13 @@ def _present(captures: pa.Table) -> pa.Table:
     return pa.table({NUMBER: positions(distinct(numbers(captures[NUMBER])))})
 
 
-def _found(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:  # noqa: ARG001 - one signature
-    return _rows(inputs, np.isin(numbers(inputs[NUMBER]), numbers(kept[NUMBER])))
+def _found(collected: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:  # noqa: ARG001 - one signature
+    return _rows(inputs, np.isin(numbers(inputs[NUMBER]), numbers(collected[NUMBER])))
 
 
-def _absent(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:
+def _absent(collected: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:
     of = numbers(inputs[NUMBER])
-    return _rows(inputs, ~(np.isin(of, numbers(kept[NUMBER])) | np.isin(of, unread)))
+    return _rows(inputs, ~(np.isin(of, numbers(collected[NUMBER])) | np.isin(of, unread)))
 
 
 def _rows(inputs: pa.Table, chosen: np.ndarray) -> pa.Table:
@@ -141,19 +141,19 @@ def _groups(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order, np.flatnonzero(is_first)
 
 
-def _in_crawls(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:
-    of, wanted = numbers(kept[NUMBER]), numbers(inputs[NUMBER])
+def _in_crawls(collected: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:
+    of, wanted = numbers(collected[NUMBER]), numbers(inputs[NUMBER])
     order, starts = _groups(of)
     patterns = of[starts]
-    none = len(patterns)  # the place of what holds for patterns without captures
+    none = len(patterns)  # place of the values for patterns without captures
     at = np.where(np.isin(wanted, patterns), np.searchsorted(patterns, wanted), none)
-    summed = _summed(kept, order, starts)
+    summed = _summed(collected, order, starts)
     columns = {
         "captures": summed["captures"],
-        "crawls": _lists(of, patterns, kept["crawl"], descending=True),
+        "crawls": _lists(of, patterns, collected["crawl"], descending=True),
         "first": summed["first"],
         "last": summed["last"],
-        "statuses": _lists(of, patterns, kept["fetch_status"]),
+        "statuses": _lists(of, patterns, collected["fetch_status"]),
     }
     found = inputs.drop_columns([NUMBER])
     for name, values in columns.items():
@@ -206,10 +206,10 @@ def newest_of(captures: pa.Table, *groups: np.ndarray) -> pa.Table:
     return captures.take(positions(newest))
 
 
-def _newest_of_inputs(kept: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:  # noqa: ARG001
+def _newest_of_inputs(collected: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.Table:  # noqa: ARG001
     given = inputs.schema.remove(0)
-    captures = kept.schema.remove(0)
-    return pa.concat_tables([pa.Table.from_batches([], pa.schema([*given, *captures])), *pairs(kept, inputs)])
+    captures = collected.schema.remove(0)
+    return pa.concat_tables([pa.Table.from_batches([], pa.schema([*given, *captures])), *pairs(collected, inputs)])
 
 
 def newest_columns(columns: Sequence[str]) -> tuple[str, ...]:

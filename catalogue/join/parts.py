@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,8 +143,8 @@ def result_of(
     """
     assert kind.result and kind.collect  # noqa: S101, PT018 - an inner join needs none
     nothing = pa.Table.from_batches([], schema.insert(0, pa.field(NUMBER, pa.int64())))
-    (kept,) = _collected(kind.collect, (_within(part, span) for part in parts)) or [kind.collect(nothing)]
-    found = kind.result(kept, keys.rows_of(np.arange(span[0], span[1] + 1)), unread)
+    (collected,) = _collected(kind.collect, (_within(part, span) for part in parts)) or [kind.collect(nothing)]
+    found = kind.result(collected, keys.rows_of(np.arange(span[0], span[1] + 1)), unread)
     found = with_exact(found, keys) if kind.exact else found
     return latest_of_rows(found) if kind.exact and not keys.are_keys else found
 
@@ -153,8 +152,8 @@ def result_of(
 def _within(part: Path, span: tuple[int, int]) -> pa.Table:
     with pq.ParquetFile(part) as file:
         of_groups = (file.metadata.row_group(group).column(0).statistics for group in range(file.num_row_groups))
-        wanted = [at for at, each in enumerate(of_groups) if each.min <= span[1] and each.max >= span[0]]
-        found = file.read_row_groups(wanted, use_threads=False)
+        chosen = [at for at, each in enumerate(of_groups) if each.min <= span[1] and each.max >= span[0]]
+        found = file.read_row_groups(chosen, use_threads=False)
     start, stop = np.searchsorted(numbers(found[NUMBER]), (span[0], span[1] + 1))
     return found.slice(start, stop - start)
 
@@ -215,17 +214,13 @@ def _rows_and_exact(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _kept(path: Path, keep: np.ndarray) -> Iterator[pa.Table]:
     start = 0
-    for rows in _row_groups(path):
+    for rows in row_groups_of(path):
         if len(kept := rows.filter(flags(keep[start : start + len(rows)]))):
             yield kept
         start += len(rows)
 
 
-def rows_of(parts: Iterable[Path]) -> Iterator[pa.Table]:
-    return chain.from_iterable(map(_row_groups, parts))
-
-
-def _row_groups(path: Path) -> Iterator[pa.Table]:
+def row_groups_of(path: Path) -> Iterator[pa.Table]:
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
             yield file.read_row_group(group, use_threads=False)

@@ -139,9 +139,9 @@ class JoinScope:
         cdx = indexes.cdx is not None and (has_list or (not columnar and keys.patterns <= _SEARCHED))
         found = [CDX] * cdx + [COLUMNAR] * columnar
         if not found:
-            wanted = " --index cdx" if self._index == CDX else ""
-            what = f"the list of blocks of {crawl} is not stored" if wanted else f"{crawl} is not harvested"
-            command = f"{dataset.harvest_command(crawl, self.selection.subsets)}{wanted}"
+            option = " --index cdx" if self._index == CDX else ""
+            what = f"the list of blocks of {crawl} is not stored" if option else f"{crawl} is not harvested"
+            command = f"{dataset.harvest_command(crawl, self.selection.subsets)}{option}"
             raise NotHarvested(
                 f"{what}, which a join of {plural(keys.patterns, 'key')} needs; run: {command}", crawl=crawl
             )

@@ -18,9 +18,9 @@ class Sizes:
     """Sizes that decide about the memory of a join and the cost of an interruption."""
 
     keys: int = 100_000
-    """Keys of a slice, about."""
+    """Approximate keys of a slice."""
     row_groups: int = 32
-    """Row groups of a slice: some GB."""
+    """Row groups of a slice, which have some GB."""
     blocks: int = 500
     """Blocks of a slice, of whose rows some wait in memory."""
     run: int = 16

@@ -28,6 +28,7 @@ from catalogue.parquet.arrow_arrays import (
     sorted_pieces,
     texts_of_keys,
 )
+from catalogue.query.list_header import is_skipped
 from catalogue.read.key_order import WaitingRows
 from catalogue.surt import END, KeyInterval, Match, exact_keys, parse_pattern, prefix_interval
 
@@ -80,7 +81,6 @@ class ParsedInput:
             self.rows += len(batch)
             self._report(self.rows)
             yield found.filter(valid) if valid is not None else found
-        self._stack.close()
 
     def _parsed(self, texts: pa.StringArray, given: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
         if self._match is Match.EXACT:
@@ -90,16 +90,14 @@ class ParsedInput:
         self.keys_column = None
         firsts, others, left_out = [], [], []
         for at, text in enumerate(texts.to_pylist()):
-            if self._given.unit == "line" and text is not None and (not text.strip() or text.lstrip().startswith("#")):
-                self.skipped += 1
-                left_out.append(at)
-                firsts.append(b"")
-                others.append(b"")
-                continue
+            first = more = b""
             try:
-                first, more = self._pattern(text)
+                if self._given.unit == "line" and text is not None and is_skipped(text.lstrip()):
+                    self.skipped += 1
+                    left_out.append(at)
+                else:
+                    first, more = self._pattern(text)
             except QueryError as error:
-                first, more = b"", b""
                 value = given[at].as_py()
                 reason = "it is not UTF-8" if text is None and value is not None else str(error)
                 self._note(self.rows + 1 + at, value, reason)
@@ -244,12 +242,7 @@ class _Sorter:
 
 
 def sort_keys(
-    folder: Path,
-    given: OpenInput,
-    match: Match,
-    invalid: Path,
-    report: Callable[[int], None],
-    sizes: Sizes,
+    folder: Path, given: OpenInput, match: Match, invalid: Path, report: Callable[[int], None], sizes: Sizes
 ) -> dict[str, Any]:
     """Sort the patterns of an input into files of a folder, which needs about three times the room of the input.
 

@@ -7,7 +7,7 @@ have no width.
 import enum
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -184,7 +184,6 @@ class KeySpace:
 
 
 def query_space(session: "Session", question: "Question", plan: "ReadPlan", crawl: str | None) -> KeySpace:
-    """Lay out a crawl of a query; see ``Captures.space``."""
     if crawl and crawl not in question.crawls:
         raise QueryError(f"{crawl} is not among the crawls of the query: {join_first(question.crawls)}")
     read = [each.crawl for each in plan.crawls if each.files or each.awaited]
@@ -241,7 +240,7 @@ def crawl_axis(files: Sequence[FileExtent]) -> Axis:
     for file in files:
         lanes.setdefault(f"files of {file.subset}", []).append((file.extent, State.SKIPPED))
         groups = lanes.setdefault(f"row groups of {file.subset}", [])
-        groups += ((replace(extent, name=f"{file.path}#{at}"), State.SKIPPED) for at, extent in file.groups)
+        groups += ((extent, State.SKIPPED) for _, extent in file.groups)
     return _axis("", lanes, ())
 
 

@@ -158,8 +158,9 @@ def _bounded(rows: Iterable[dict[str, Any]], call: "Calls") -> list[dict[str, An
     for row in rows:
         plain = to_json(row)
         shown = visible_values(plain)
-        if any(isinstance(value, str) and len(value) > MAX_VALUE for value in plain.values()):
-            call.notes.extend([] if _TOO_LONG in call.notes else [_TOO_LONG])
+        is_cut = any(isinstance(value, str) and len(value) > MAX_VALUE for value in plain.values())
+        if is_cut and _TOO_LONG not in call.notes:
+            call.notes.append(_TOO_LONG)
         left -= len(json.dumps(shown, ensure_ascii=False))
         if left < 0 and kept:
             break

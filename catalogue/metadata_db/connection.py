@@ -172,10 +172,7 @@ def queries_folder() -> Path:
 def statement(name: str, table: Dataset) -> str:
     """Return a statement by its path, with the key column of a dataset."""
     sql = (queries_folder() / name).read_text(encoding="utf-8")
-    for bound in ("min", "max"):
-        other = f"{bound}_{table.key}"
-        if table.key != COMMON_CRAWL.key:
-            sql = sql.replace(
-                f"{bound}_{COMMON_CRAWL.key}", other if other.isidentifier() else '"' + other.replace('"', '""') + '"'
-            )
+    for bound in ("min", "max") if table.key != COMMON_CRAWL.key else ():
+        column = f"{bound}_{table.key}".replace('"', '""')
+        sql = sql.replace(f"{bound}_{COMMON_CRAWL.key}", f'"{column}"')
     return sql

@@ -68,7 +68,7 @@ class Fetched(ReprMixin):
     def _line(self) -> str:
         where = f"in {join_first(self.files)}" if self.files else "so far"
         others = f" with {self.others:,} of other queries" if self.others else ""
-        return f"{plural(self.records, 'record')} {where}{others}; {size(self.bytes)} of them fetched now"
+        return f"{plural(self.records, 'record')} {where}{others}; {size(self.bytes)} fetched now"
 
     def _notes(self) -> Iterator[str]:
         yield from (f"not fetched: {reason}" for reason in [*self.failed.values(), *self.unusable])

@@ -176,7 +176,7 @@ def fetch_by_workers(
 
     yield from results(_batches(fetches))
     alone, remaining = remaining, []
-    yield from results((RecordFetch(each.filename, each.range, (each,)),) for each in alone)
+    yield from results((RecordFetch(each.range, (each,)),) for each in alone)
 
 
 def _batches(fetches: Iterable[RecordFetch]) -> Iterator[tuple[RecordFetch, ...]]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, TypeAlias
@@ -18,6 +19,7 @@ from catalogue.settings import package_version
 from catalogue.store.locks import locked
 
 _CONFORMS_TO = "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.0/"
+_CONVERTERS = {"text": text_of, "metadata": metadata_of, "parquet": row_of}
 _MAX_REMOTE_BYTES = 1_000_000_000
 """Bounds what is lost with this machine."""
 
@@ -59,14 +61,13 @@ def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
         yield RecordFormat(spec.name, payload_line)
     else:
         with Documents(main_content=spec.main_content) as documents:
-            look = documents.look
+            convert = partial(_CONVERTERS[spec.name], extract=documents.extract)
             if spec.name == "parquet":
                 from catalogue.output.parquet_format import encode_row, seal, unseal
 
-                yield RecordFormat(spec.name, lambda record: encode_row(row_of(record, look)), seal=seal, unseal=unseal)
+                yield RecordFormat(spec.name, lambda record: encode_row(convert(record)), seal=seal, unseal=unseal)
             else:
-                convert = text_of if spec.name == "text" else metadata_of
-                yield RecordFormat(spec.name, lambda record: json_line(convert(record, look)))
+                yield RecordFormat(spec.name, lambda record: json_line(convert(record)))
 
 
 @contextmanager

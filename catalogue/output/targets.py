@@ -53,11 +53,6 @@ class LocalTarget:
     def download(self, name: str) -> Path:
         return self.staging / name
 
-    @contextmanager
-    def local_copy(self, name: str) -> Iterator[Path]:
-        """Yield the local path of a file; a copy is deleted afterwards."""
-        yield self.download(name)
-
     def names(self) -> set[str]:
         """Return ``folder/file`` for the files in subfolders."""
         folders = (each.name for each in os.scandir(self.staging) if each.is_dir())
@@ -121,12 +116,6 @@ class RemoteTarget:
         with self._errors(name):
             self._files.get_file(f"{self._root}/{name}", str(path))
         return path
-
-    @contextmanager
-    def local_copy(self, name: str) -> Iterator[Path]:
-        path = self.download(name)
-        yield path
-        path.unlink()
 
     def names(self) -> set[str]:
         with self._errors(""):

@@ -77,7 +77,7 @@ class PartWriter:
     def lines(self) -> Iterator[bytes]:
         """Yield the lines that the ledger accounts for."""
         for name in self._ledger.finished:
-            with self._target.local_copy(name) as path, path.open("rb") as file:
+            with self._target.download(name).open("rb") as file:
                 yield from file
         for name, size in self._ledger.sizes.items():
             with self._partial(name).open("rb") as file:

@@ -57,7 +57,7 @@ class Documents:
                 parser.kill()
             self._idle.put(None)
 
-    def look(self, record: Record) -> dict[str, Any]:
+    def extract(self, record: Record) -> dict[str, Any]:
         """Extract from the document of a record.
 
         The result has ``charset``, ``charset_detector`` (see ``catalogue.records.text_decoding``), ``parsed_as``

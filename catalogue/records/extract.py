@@ -93,14 +93,14 @@ def _answer(request: bytes) -> bytes:
         document = decode_text(data, charset)
         if syntax == Syntax.XHTML.value:
             document = _EMPTY_ELEMENT.sub(r"<\1\2></\1>", document)
-        found = _look(document, Syntax(syntax).parsed_as, main_content=main_content, markdown=markdown)
+        found = _extract(document, Syntax(syntax).parsed_as, main_content=main_content, markdown=markdown)
         found |= {"charset": charset.name, "charset_detector": charset.source}
     except Exception as error:  # noqa: BLE001 - two parsers of hostile bytes may raise anything
         found = {"failure": f"{type(error).__name__}: {error}"[:500]}
     return json.dumps(found).encode(errors="replace")
 
 
-def _look(document: str, parsed_as: str, *, main_content: bool, markdown: bool) -> dict[str, Any]:
+def _extract(document: str, parsed_as: str, *, main_content: bool, markdown: bool) -> dict[str, Any]:
     content, converted = None, None
     if parsed_as == "html":
         from resiliparse.extract.html2text import extract_plain_text  # noqa: PLC0415 - what a page needs
@@ -118,7 +118,7 @@ def _look(document: str, parsed_as: str, *, main_content: bool, markdown: bool) 
     return found | ({"markdown": text if converted is None else converted} if markdown else {})
 
 
-def _markdown(tree: Any, *, main_content: bool) -> str:  # noqa: ANN401 - of an extra
+def _markdown(tree: Any, *, main_content: bool) -> str:  # noqa: ANN401 - of resiliparse or feedparser, which have no types
     from bs4 import BeautifulSoup, ProcessingInstruction  # noqa: PLC0415 - what Markdown needs
     from markdownify import MarkdownConverter  # noqa: PLC0415
 
@@ -134,7 +134,7 @@ def _markdown(tree: Any, *, main_content: bool) -> str:  # noqa: ANN401 - of an 
     return _BLANK_LINES.sub("\n\n", converted).strip()
 
 
-def _page(tree: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
+def _page(tree: Any) -> dict[str, Any]:  # noqa: ANN401 - of resiliparse or feedparser, which have no types
     metas = tree.document.query_selector_all("meta")[:MAX_ITEMS]  # without a slice, each element takes linear time
     links = tree.document.query_selector_all(_LINKS)
     base = tree.document.query_selector("base[href]")
@@ -148,11 +148,11 @@ def _page(tree: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
     }
 
 
-def _attributes(element: Any) -> dict[str, str]:  # noqa: ANN401 - of an extra
+def _attributes(element: Any) -> dict[str, str]:  # noqa: ANN401 - of resiliparse or feedparser, which have no types
     return {name: element.getattr(name) or "" for name in element.attrs}
 
 
-def _link(element: Any) -> dict[str, str] | None:  # noqa: ANN401 - of an extra
+def _link(element: Any) -> dict[str, str] | None:  # noqa: ANN401 - of resiliparse or feedparser, which have no types
     attributes = _attributes(element)
     if element.tag == "meta" and (refresh := _REFRESH.match(attributes.get("content", ""))):
         attributes["href"] = refresh[refresh.lastindex or 0]
@@ -193,7 +193,7 @@ def _feed(document: str, kind: str) -> tuple[str, dict[str, Any]]:
     return "\n".join(word for word in words if word), _without_nothing(content)
 
 
-def _item(entry: Any) -> dict[str, Any]:  # noqa: ANN401 - of an extra
+def _item(entry: Any) -> dict[str, Any]:  # noqa: ANN401 - of resiliparse or feedparser, which have no types
     return {
         "title": entry.get("title"),
         "description": entry.get("summary"),

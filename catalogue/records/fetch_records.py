@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
@@ -25,7 +24,7 @@ from catalogue.plan.requests import MAX_FETCH
 from catalogue.records.record import Record, read_record
 from catalogue.source.byte_ranges import ByteRange, coalesce
 from catalogue.source.checks import Source
-from catalogue.source.parallel import map_in_order
+from catalogue.source.parallel import RequestThreads, map_in_order
 
 _MAX_BYTES_IN_FLIGHT = 128 << 20
 _CONVERTED_PER_CORE = 2
@@ -38,7 +37,6 @@ _filename, _place = attrgetter("filename"), attrgetter("filename", "offset", "le
 class RecordFetch(NamedTuple):
     """One request for records of one archive."""
 
-    path: str
     range: ByteRange
     captures: tuple[Capture, ...]
     """Captures by offset; bytes between their records are dropped."""
@@ -46,14 +44,14 @@ class RecordFetch(NamedTuple):
 
 def record_fetches(captures: Iterable[Capture], *, max_gap: int) -> Iterator[RecordFetch]:
     """Return the requests for records, by archive and offset; near records share one."""
-    for path, group in groupby(sorted(captures, key=_place), key=_filename):
+    for _, group in groupby(sorted(captures, key=_place), key=_filename):
         waiting = list(group)
         at = 0
         for run in coalesce((each.range for each in waiting), max_gap=max_gap, max_length=MAX_FETCH):
             first = at
             while at < len(waiting) and waiting[at].range in run:
                 at += 1
-            yield RecordFetch(path, run, tuple(waiting[first:at]))
+            yield RecordFetch(run, tuple(waiting[first:at]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +79,22 @@ def fetch_records(
     def read(member: tuple[Capture, bytes] | FailedRecord) -> _Converted | FailedRecord:
         return member if isinstance(member, FailedRecord) else _read(*member, convert, source)
 
-    cores = os.cpu_count() or 1
-    fetching = ThreadPoolExecutor(source.connections, thread_name_prefix="fetch")
-    converting = ThreadPoolExecutor(cores, thread_name_prefix="convert")  # starts no thread before the first call
-    responses = map_in_order(
-        fetching,
-        lambda fetch: _fetch(fetch, source),
-        fetches,
-        limit=_MAX_BYTES_IN_FLIGHT,
-        weight=lambda fetch: len(fetch.range),
-    )
-    members = chain.from_iterable(responses)
-    try:
-        with closing(responses):
-            if parallel:
-                with closing(map_in_order(converting, read, members, limit=_CONVERTED_PER_CORE * cores)) as done:
-                    yield from done
-            else:
-                yield from map(read, members)
-    finally:
-        fetching.shutdown(wait=False, cancel_futures=True)
-        converting.shutdown(wait=False, cancel_futures=True)
+    with ExitStack() as stack:
+        responses = map_in_order(
+            stack.enter_context(closing(RequestThreads(source.connections))),
+            lambda fetch: _fetch(fetch, source),
+            fetches,
+            limit=_MAX_BYTES_IN_FLIGHT,
+            weight=lambda fetch: len(fetch.range),
+        )
+        members = chain.from_iterable(stack.enter_context(closing(responses)))
+        if not parallel:
+            yield from map(read, members)
+            return
+        cores = os.cpu_count() or 1
+        converting = stack.enter_context(closing(RequestThreads(cores)))
+        with closing(map_in_order(converting, read, members, limit=_CONVERTED_PER_CORE * cores)) as converted:
+            yield from converted
 
 
 def get_bytes(source: Source, capture: Capture, place: ByteRange) -> bytes:
@@ -121,7 +114,7 @@ def _read(
         return convert(read_record(capture, member))
     except FormatError as error:
         if source and isinstance(error.__cause__, BadManifest):  # the response may be damaged
-            (again,) = _fetch(RecordFetch(capture.filename, capture.range, (capture,)), source)
+            (again,) = _fetch(RecordFetch(capture.range, (capture,)), source)
             return again if isinstance(again, FailedRecord) else _read(*again, convert, None)
         return _failed(capture, str(error), permanent=not isinstance(error, BadDocument) or error.permanent)
     except (CatalogueError, MemoryError):
@@ -144,7 +137,7 @@ def _fetch(fetch: RecordFetch, source: Source) -> list[tuple[Capture, bytes] | F
         return [FailedRecord(capture, str(error), permanent) for capture in fetch.captures]
     except SourceError as error:
         if len(fetch.captures) > 1:  # a wrong capture must not fail its neighbours
-            single = (RecordFetch(fetch.path, capture.range, (capture,)) for capture in fetch.captures)
+            single = (RecordFetch(capture.range, (capture,)) for capture in fetch.captures)
             return [result for each in single for result in _fetch(each, source)]
         return [FailedRecord(fetch.captures[0], str(error), permanent=False)]
     starts = ((capture, capture.offset - fetch.range.start) for capture in fetch.captures)

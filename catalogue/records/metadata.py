@@ -35,8 +35,8 @@ _LONGEST_BASE = 10_000
 """Characters; each of thousands of links repeats the base."""
 
 
-def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
-    """Return the metadata of a record, with what ``look`` extracts (see ``Documents.look``)."""
+def metadata_of(record: Record, extract: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
+    """Return the metadata of a record; ``extract`` is that of ``Documents``."""
     time, payload = record.time, record.body if record.coding_error else record.payload
     found: dict[str, Any] = {
         "url": record.url,
@@ -55,7 +55,7 @@ def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dic
         "md5": hashlib.md5(payload, usedforsecurity=False).hexdigest(),
     }
     try:
-        inside = look(record)
+        inside = extract(record)
     except (BadDocument, BadRecord) as error:
         found |= {"disposition": "FAILURE", "failure_reason": "PARSE", "failure_detail": str(error)}
     else:
@@ -69,9 +69,9 @@ def metadata_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dic
     return {name: value for name, value in found.items() if value is not None}
 
 
-def text_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
+def text_of(record: Record, extract: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
     """Return a record's text and what identifies it; ``text`` is None if there is none or it cannot be decoded."""
-    inside = {} if record.coding_error else look(record)
+    inside = {} if record.coding_error else extract(record)
     return {
         "url": record.url,
         "time": to_json(record.time),
@@ -86,12 +86,12 @@ def text_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[st
     }
 
 
-def row_of(record: Record, look: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
+def row_of(record: Record, extract: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
     """Return a record as a row of a table of pages; its time is in milliseconds since 1970, UTC."""
     inside: dict[str, Any] = {}
     failure = None
     try:
-        inside = look(record)
+        inside = extract(record)
     except (BadDocument, BadRecord) as error:
         failure = str(error)
     content = inside.get("content") or {}

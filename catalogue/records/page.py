@@ -126,7 +126,7 @@ class Page(ReprMixin):
     def find_links(self) -> tuple[list[dict[str, str | None]], str | None]:
         """Return ``links``, and a sentence about those that are left out."""
         with Documents(processes=1) as documents:
-            found = documents.look(self.record)
+            found = documents.extract(self.record)
         content = found["content"] or {}
         if content.get("type") != "html-doc":
             return [], None
@@ -135,11 +135,11 @@ class Page(ReprMixin):
     def to_text(self, *, main_content: bool = False) -> str | None:
         """Return the text; ``main_content`` leaves out navigation, footers and the like. Raises as ``text`` does."""
         with Documents(main_content=main_content, processes=1) as documents:
-            found: str | None = documents.look(self.record)["text"]
+            found: str | None = documents.extract(self.record)["text"]
         return found
 
     def to_markdown(self, *, main_content: bool = False) -> str | None:
         """Return Markdown, as ``to_text``."""
         with Documents(main_content=main_content, markdown=True, processes=1) as documents:
-            found: str | None = documents.look(self.record)["markdown"]
+            found: str | None = documents.extract(self.record)["markdown"]
         return found

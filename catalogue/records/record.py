@@ -7,7 +7,7 @@ import base64
 import gzip
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -92,13 +92,13 @@ class Record(ReprMixin):
 
     @property
     def url(self) -> str:
-        return _url(self.headers, self.archive)
+        return _url(self.headers)
 
     @property
     def time(self) -> datetime | None:
         """Time of the request, UTC."""
         with suppress(ValueError):
-            return parse_timestamp(_date(self.headers, self.archive))
+            return parse_timestamp(_date(self.headers))
         return None
 
     @property
@@ -204,7 +204,7 @@ def read_record(capture: Capture, member: bytes) -> Record:
 def _record(capture: Capture, member: bytes, data: bytes) -> Record:
     archive = "warc" if data.startswith(_WARC) else "arc"
     _, headers, start = parse_head(WARC, data, 0, len(data)) if archive == "warc" else parse_arc_head(data)
-    url = _url(headers, archive)
+    url = _url(headers)
     kind = (_find(headers, "WARC-Type") or "").lower() or "None"
     if archive == "arc":
         kind = "arc_header" if url.startswith("filedesc://") else "response"
@@ -262,8 +262,8 @@ def _length(declared: str | None) -> int:
     return int(declared)
 
 
-def _url(headers: Iterable[tuple[str, str]], archive: str) -> str:
-    url = _find(headers, "WARC-Target-URI" if archive == "warc" else "uri") or ""
+def _url(headers: Headers) -> str:
+    url = _find(headers, "WARC-Target-URI") or _find(headers, "uri") or ""
     return url[1:-1] if url.startswith("<") and url.endswith(">") else url  # as Wget 1.19 wrote them
 
 
@@ -272,11 +272,10 @@ def _check(record: Record, block: memoryview | None) -> None:
 
     ``block`` is None if a stray line end was removed, which its digest may include.
     """
-    capture, time = record.capture, record.time
+    capture, time, date = record.capture, record.time, _date(record.headers)
     if capture.url is not None and not is_same_url(record.url, capture.url):
         raise BadRecord(f"it is of {record.url[:200]!r} and not of {capture.url[:200]!r}")
-    is_dated = _date(record.headers, record.archive).lower() not in _UNKNOWN
-    precision = max(capture.precision, precision_of(_date(record.headers, record.archive)))
+    is_dated, precision = date.lower() not in _UNKNOWN, max(capture.precision, precision_of(date))
     if capture.time is not None and is_dated and (time is None or abs(time - capture.time) >= precision):
         raise BadRecord(f"it is of {time} and not of {capture.time}")
     if capture.status is not None and record.status is not None and record.status != capture.status:
@@ -312,15 +311,15 @@ def _has_digest(content: bytes | memoryview, digest: str) -> bool:
     return expected in {found.hex(), base_32.lower()} or written == base_64
 
 
-def _date(headers: Iterable[tuple[str, str]], archive: str) -> str:
-    return _find(headers, "WARC-Date" if archive == "warc" else "archive-date") or ""
+def _date(headers: Headers) -> str:
+    return _find(headers, "WARC-Date") or _find(headers, "archive-date") or ""
 
 
 def _shown(declared: object) -> str:
     return printable(str(declared)[:200])
 
 
-def _find(headers: Iterable[tuple[str, str]], name: str) -> str | None:
+def _find(headers: Headers, name: str) -> str | None:
     requested, length = name.lower(), len(name)
     return next((value for key, value in headers if len(key) == length and key.lower() == requested), None)
 

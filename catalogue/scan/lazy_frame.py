@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import polars as pl
 import pyarrow as pa
@@ -31,7 +31,6 @@ _ADVICE = "narrow it by url_surtkey, url_host_registered_domain or crawl, or rai
 
 
 def scan(session: Session, query: Query, max_requests: int, max_bytes: int) -> pl.LazyFrame:
-    """Return a LazyFrame; see ``Catalogue.scan``."""
     # Options that would select rows before the conditions of polars.
     for name, given in (("limit", query.limit is not None), ("unique", query.unique), ("latest", query.latest)):
         if given:
@@ -41,8 +40,10 @@ def scan(session: Session, query: Query, max_requests: int, max_bytes: int) -> p
         query = replace(query, columns=("*",) if _have_footers(session, selection) else COLUMNS)
     columns = known_columns(session, selection.crawls)
     resolved, _ = resolve(query, session.dataset, columns)
-    source = _Source(session, query, columns, schema_of(resolved, resolved.columns), max_requests, max_bytes)
-    return register_io_source(source.frames, schema=source.empty.schema, validate_schema=True, is_pure=True)
+    schema = schema_of(resolved, resolved.columns)
+    source = _Source(session, query, columns, schema, max_requests, max_bytes)
+    kinds = pl.DataFrame(schema.empty_table()).schema
+    return register_io_source(source.frames, schema=kinds, validate_schema=True, is_pure=True)
 
 
 def _have_footers(session: Session, selection: Selection) -> bool:
@@ -55,47 +56,39 @@ def _have_footers(session: Session, selection: Selection) -> bool:
     )
 
 
+@dataclass(eq=False, slots=True)
 class _Source:
-    def __init__(
-        self,
-        session: Session,
-        query: Query,
-        columns: Mapping[str, str],
-        schema: pa.Schema,
-        max_requests: int,
-        max_bytes: int,
-    ) -> None:
-        self._session = session
-        self._query = query
-        self._columns = columns
-        self._schema = schema
-        self._max_requests, self._max_bytes = max_requests, max_bytes
-        self.empty = pl.DataFrame(schema.empty_table())
+    session: Session
+    query: Query
+    columns: Mapping[str, str]
+    schema: pa.Schema
+    max_requests: int
+    max_bytes: int
 
     def frames(
         self, columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _rows: int | None
     ) -> Iterator[pl.DataFrame]:
         """Yield the rows to polars, which may take the next frame in another thread."""
-        chosen = self._schema.names if columns is None else columns
-        return in_turns(self._frames(chosen, predicate, limit), self._session.turns)
+        chosen = self.schema.names if columns is None else columns
+        return in_turns(self._frames(chosen, predicate, limit), self.session.turns)
 
     def _frames(
         self, columns: list[str], predicate: pl.Expr | None, limit: int | None
     ) -> Generator[pl.DataFrame, None, None]:
-        yield self.empty.select(columns)
-        # Polars means the predicate of the first rows, if it passes both.
+        yield pl.DataFrame(self.schema.empty_table()).select(columns)
+        # With a limit, polars applies the predicate to the first rows only.
         pushed_down = predicate if limit is None else None
         needed = dict.fromkeys([*columns, *(predicate.meta.root_names() if predicate is not None else ())])
-        pushed = push_down(pushed_down, self._schema, self._session.dataset)
-        query = self._narrowed(replace(self._query, columns=tuple(needed)), pushed)
+        pushed = push_down(pushed_down, self.schema, self.session.dataset)
+        query = self._narrowed(replace(self.query, columns=tuple(needed)), pushed)
         if query is None or limit == 0:
             return
-        selection = self._in_partitions(select(self._session, query), pushed)
+        selection = self._in_partitions(select(self.session, query), pushed)
         if selection is None:
             return
         # Types are those of all selected crawls, as in the schema.
-        resolved, _ = resolve(replace(query, limit=limit), self._session.dataset, self._columns)
-        captures = run_query(self._session, resolved, selection, query.index)
+        resolved, _ = resolve(replace(query, limit=limit), self.session.dataset, self.columns)
+        captures = run_query(self.session, resolved, selection, query.index)
         with closing(self._batches(captures)) as batches:
             left = limit
             for batch in batches:
@@ -105,13 +98,13 @@ class _Source:
                     return
 
     def _batches(self, captures: Captures) -> Generator[pa.RecordBatch, None, None]:
-        spent = self._session.spending()
+        spent = self.session.spending()
 
         def check(plan: ReadPlan | None = None) -> None:
             """Compare what was read, and with a plan what it needs, with the limits."""
             requests, received = spent()
             more, more_bytes = plan.committed if plan else (0, 0)
-            if requests + more > self._max_requests or received + more_bytes > self._max_bytes:
+            if requests + more > self.max_requests or received + more_bytes > self.max_bytes:
                 if plan:
                     raise TooExpensive(f"this takes {format_cost(plan)}; {_ADVICE}")
                 raise TooExpensive(f"{plural(requests, 'request')} and {size(received)} were not enough; {_ADVICE}")
@@ -138,7 +131,7 @@ class _Source:
         """Keep crawls and subsets for which the conditions on them are true."""
         if not pushed.paths:
             return selection
-        subsets_of = {crawl: selection.subsets or self._session.metadata().subsets(crawl) for crawl in selection.crawls}
+        subsets_of = {crawl: selection.subsets or self.session.metadata().subsets(crawl) for crawl in selection.crawls}
         pairs = pl.DataFrame(
             [(crawl, subset) for crawl, subsets in subsets_of.items() for subset in subsets],
             schema={"crawl": pl.String, "subset": pl.String},

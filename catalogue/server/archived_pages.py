@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from catalogue.commoncrawl.capture import capture_of, format_timestamp
 from catalogue.commoncrawl.crawls import check_crawl_name
-from catalogue.errors import BadRecord, NotFound, QueryError
+from catalogue.errors import BadRecord, NotFound
 from catalogue.find_captures import find_captures
 from catalogue.output.fetch_captures import fetch_record
 from catalogue.query.filters import time_bounds
@@ -160,10 +160,7 @@ def _answer(service: Service, crawl: str, url: str, moment: str, form: _Form, se
     service.check_complete([crawl], missing)
     if record is None:
         return error_answer(404, f"No Captures found for: {url}", **incomplete(missing))
-    try:
-        response = form(crawl, record, service)
-    except QueryError as error:  # libraries are not installed
-        return error_answer(501, str(error))
+    response = form(crawl, record, service)
     response.headers.update(
         {**dict(memento_headers(record)), **SANDBOX, "Vary": "Sec-Fetch-Dest", **incomplete(missing)}
     )
@@ -190,7 +187,7 @@ def _payload(_crawl: str, record: Record, _: Service) -> Response:
 
 
 def _text(_crawl: str, record: Record, service: Service) -> Response:
-    text: str | None = text_of(record, service.documents.look)["text"]
+    text: str | None = text_of(record, service.documents.extract)["text"]
     if text is None:
         if missing := missing_body(record):
             return error_answer(404, f"{missing}; use warc_")
@@ -208,7 +205,7 @@ def _metadata(crawl: str, record: Record, service: Service) -> Response:
         "record_headers": record.headers,
         "http_status_line": record.status_line,
         "http_headers": record.http_headers,
-        "metadata": metadata_of(record, service.documents.look),
+        "metadata": metadata_of(record, service.documents.extract),
     }
     return Response(json_bytes(found), media_type="application/json")
 

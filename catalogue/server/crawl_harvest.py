@@ -21,7 +21,7 @@ from catalogue.errors import (
     StoreLocked,
     UnknownCrawl,
 )
-from catalogue.harvest.harvest_crawls import harvest_crawls
+from catalogue.harvest.harvest_crawls import HarvestOptions, harvest_crawls
 from catalogue.progress import Progress
 from catalogue.selection import crawl_list, stored_crawls
 from catalogue.session import Session
@@ -161,7 +161,7 @@ class OnDemandHarvester:
                     if self._closed:
                         session.abort()
                 try:
-                    outcomes = harvest_crawls(session, crawl, subsets="all", values=self._values, report=report)
+                    outcomes = harvest_crawls(session, crawl, HarvestOptions("all", values=self._values), report)
                 finally:
                     with self._lock:
                         self._spent, self._running = self.spent, None

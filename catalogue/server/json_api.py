@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import accumulate
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
@@ -15,7 +14,7 @@ from starlette.responses import Response
 
 from catalogue.captures import Captures
 from catalogue.commoncrawl.crawls import COLUMNAR, STORED
-from catalogue.errors import NotHarvested, QueryError, TooExpensive
+from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import to_json
 from catalogue.plan.plan import ReadPlan
@@ -27,14 +26,7 @@ from catalogue.reports import coverage_rows, disk_sizes, sql_rows
 from catalogue.selection import select_stored
 from catalogue.server import json_models as models
 from catalogue.server.monitoring import Totals
-from catalogue.server.responses import (
-    check_memory,
-    describe_error,
-    error_answer,
-    json_bytes,
-    run_query,
-    service_of,
-)
+from catalogue.server.responses import check_memory, describe_error, error_answer, json_bytes, run_query, service_of
 from catalogue.session import Session
 from catalogue.settings import package_version
 
@@ -223,12 +215,9 @@ def _row_groups(session: Session, parameters: models.RowGroupsParameters) -> dic
 
 
 def _status(session: Session, totals: Totals) -> dict[str, Any]:
-    coverage, sizes = list[Any](), (0, 0)
-    with suppress(NotHarvested):
-        coverage, sizes = coverage_rows(session), disk_sizes(session)
     return {
-        "coverage": to_json(coverage),
-        "sizes": dict(zip(("store", "catalogue"), sizes, strict=True)),
+        "coverage": to_json(coverage_rows(session)),
+        "sizes": dict(zip(("store", "catalogue"), disk_sizes(session), strict=True)),
         "requests": int(totals["requests"]),
         "bytes": int(totals["bytes"]),
         "version": package_version(),

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from ctypes import c_double
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
 from math import inf
@@ -181,15 +182,15 @@ def _text(value: bytes, most: int) -> str:
 _NOT_STORED = {"Cache-Control": "no-store"}
 
 
+@dataclass(eq=False, slots=True)
 class Monitor:
     """An ASGI application that counts and logs the answers of another one."""
 
-    def __init__(self, app: ASGIApp, routes: Mapping[object, str], figures: Figures, log: AccessLog | None) -> None:
-        """Wrap an application; ``routes`` are names of ``COUNTED`` by path or endpoint."""
-        self._app = app
-        self._routes = routes
-        self._figures = figures
-        self._log = log
+    app: ASGIApp
+    routes: Mapping[object, str]
+    """Names of ``COUNTED`` by path or endpoint."""
+    figures: Figures
+    log: AccessLog | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = perf_counter()
@@ -205,21 +206,21 @@ class Monitor:
             return send(message)
 
         try:
-            await self._app(scope, receive, observe)
+            await self.app(scope, receive, observe)
             failed = False
         finally:
             seconds = perf_counter() - start
-            route = self._routes.get(scope["path"]) or self._routes.get(scope.get("endpoint"), OTHER)
-            self._figures.count(route, 500 if failed else status, seconds)
-            if self._log:
+            route = self.routes.get(scope["path"]) or self.routes.get(scope.get("endpoint"), OTHER)
+            self.figures.count(route, 500 if failed else status, seconds)
+            if self.log:
                 size = 0 if scope["method"] == "HEAD" else size  # uvicorn does not send it
-                self._log.write(scope, status, size, seconds, complete=complete)
+                self.log.write(scope, status, size, seconds, complete=complete)
 
     def refuse(self, status: int, client: tuple[str, int] | None) -> None:
         """Count and log a request that was refused because it is not valid HTTP."""
-        self._figures.count(OTHER, status, 0.0)
-        if self._log:
-            self._log.write({"client": client}, status, 0, 0.0, complete=True)
+        self.figures.count(OTHER, status, 0.0)
+        if self.log:
+            self.log.write({"client": client}, status, 0, 0.0, complete=True)
 
 
 def _families(totals: Totals, figures: Figures) -> "Iterable[Metric]":

@@ -51,8 +51,7 @@ def ask(hosts: tuple[Host, ...], folder: Path, index: str) -> tuple[pa.Table, in
     settings = Settings(source=hosts[0].address, hosts=hosts, cache=folder / "cache", patience=60.0)
     with catalogue.open(folder / "data", settings=settings) as cat:
         if index == "columnar":
-            session = cat.session  # without the metadata database, which takes most of the time
-            harvest(NEWEST, SUBSETS, store=session.create_store(), source=session.source)
+            harvest(cat.session, NEWEST, SUBSETS)  # without the metadata database, which takes most of the time
         return cat.captures(**QUESTION, index=index).to_arrow(), cat.requests
 
 

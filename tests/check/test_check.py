@@ -54,7 +54,7 @@ def test_harvested_stores_are_valid_and_checked_by_crawl(untaught_data: Path, mi
         rotten = next(path for path in cat.session.create_store().keys("files", f"crawl={latest}/"))
         cat.close()
         flip_value(cat.session.data / STORE, "files", rotten, Random(1))
-        done = cat.check(oldest)
+        done = cat.check(iter([oldest]))
         assert done.findings == []
         assert 0 < done.values["files"] < files
         assert [finding.key for finding in cat.check("latest").findings] == [rotten]

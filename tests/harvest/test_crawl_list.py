@@ -139,17 +139,16 @@ def test_without_list_and_manifests_it_is_an_error(store: Store, opened: Callabl
         assert len(server.log) == 1 + MAX_PROBES
 
 
-def test_harvests_a_crawl_by_the_path_of_its_manifest(store: Store, opened: Callable[[str], PoliteSource]) -> None:
+def test_harvests_a_crawl_by_the_path_of_its_manifest(tmp_path: Path) -> None:
     path, crawl = "projects/test/CC-SUPPLEMENTAL-2026-22/cc-index-table.paths.gz", "CC-SUPPLEMENTAL-2026-22"
     content = {path: manifest_of(crawl), "projects/other/x.paths.gz": gzip.compress(b"projects/x.parquet\n")}
-    with FaultServer(content) as server:
-        source = opened(server.url)
-        assert resolve_manifest_paths(["latest", path], store, lambda: source) == ["latest", crawl]
-        assert store.get("documents", manifest_path(crawl))
+    with FaultServer(content) as server, catalogue.open(tmp_path, source=server.url) as cat:
+        assert resolve_manifest_paths(cat.session, ["latest", path]) == ["latest", crawl]
+        assert cat.session.store.get("documents", manifest_path(crawl))
         with pytest.raises(UnknownCrawl, match=r"has no manifest projects/none/x.paths.gz"):
-            resolve_manifest_paths(["projects/none/x.paths.gz"], store, lambda: source)
+            resolve_manifest_paths(cat.session, ["projects/none/x.paths.gz"])
         with pytest.raises(BadManifest, match="lists no index file"):
-            resolve_manifest_paths(["projects/other/x.paths.gz"], store, lambda: source)
+            resolve_manifest_paths(cat.session, ["projects/other/x.paths.gz"])
 
 
 @pytest.mark.parametrize("listed", [b'[{"id": "%b"}]', None], ids=["listed since then", "host is away"])

@@ -16,10 +16,8 @@ from catalogue.errors import OF_ONE_FILE, SourceError, UnknownCrawl
 from catalogue.harvest.harvest import Harvested, harvest
 from catalogue.parquet.footer import USUAL_TAIL, footer_length
 from catalogue.parquet.thrift import BINARY, encode_struct
+from catalogue.session import Session
 from catalogue.settings import Settings
-from catalogue.source.http import HttpSource
-from catalogue.source.rate_limit import Limiter, Policy
-from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from tests.support.clocks import FakeClock
 from tests.support.commands import Command
@@ -70,14 +68,10 @@ def stored(store: Store) -> dict[str, bytes]:
     return {path: value.data for path in store.keys("files") if (value := store.get("files", path))}
 
 
-def polite(server: FaultServer) -> PoliteSource:
-    policy = Policy(connections=4)
-    inner = HttpSource(server.url, user_agent="test", connections=policy.connections)
-    return PoliteSource(inner, Limiter(policy, clock=FakeClock()))
-
-
-def run(source: PoliteSource, store: Store, crawl: str) -> Harvested:
-    return harvest(crawl, iter(ALL), store=store, source=source)
+def run(server: FaultServer, store: Store, crawl: str) -> Harvested:
+    settings = Settings(source=server.url, connections=4, cache=store.path.parent)
+    with closing(Session(store.path.parent, settings, clock=FakeClock)) as session:
+        return harvest(session, crawl, iter(ALL))
 
 
 def test_makes_one_request_a_file_once_and_stores_the_footers(
@@ -109,11 +103,11 @@ def test_only_errors_of_the_whole_source_end_a_harvest() -> None:
 
 def test_tail_length_follows_earlier_footers(mirror: Path, crawl: str, store: Store, footers: dict[str, bytes]) -> None:
     files = listed(mirror, crawl)
-    with FaultServer(mirror) as server, closing(polite(server)) as source:
-        run(source, store, crawl)
+    with FaultServer(mirror) as server:
+        run(server, store, crawl)
         store.delete("files", [files[0].path])
         server.reset()
-        run(source, store, crawl)
+        run(server, store, crawl)
         largest = max(len(footers[f.path]) for f in files if f.subset == files[0].subset)
         (exchange,) = server.log
         assert exchange.body_bytes_sent < max(2 * largest, 16 << 10)
@@ -130,8 +124,8 @@ def test_footer_longer_than_the_tail_takes_another_request(
     content = real[:data_end] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
     manifest = manifest_path(crawl)
     files = {file.path: content, manifest: gzip.compress(file.path.encode())}
-    with FaultServer(files) as server, closing(polite(server)) as source:
-        run(source, store, crawl)
+    with FaultServer(files) as server:
+        run(server, store, crawl)
         assert [exchange.path for exchange in server.log] == [manifest, file.path, file.path]
         assert sum(e.body_bytes_sent for e in server.log[1:]) == len(footer) + 8
     assert stored(store) == {file.path: footer}
@@ -219,8 +213,8 @@ def test_reports_invalid_footers(mirror: Path, crawl: str, store: Store) -> None
     served[victims[3]] = served[victims[3]][:-400] + b"\xff" * 392 + served[victims[3]][-8:]
     served[victims[4]] = b""
     served[victims[5]] = served[victims[5]].replace(b"url_surtkey", b"url_surtkex")
-    with FaultServer(served) as server, closing(polite(server)) as source:
-        outcome = run(source, store, crawl)
+    with FaultServer(served) as server:
+        outcome = run(server, store, crawl)
     assert set(outcome.failures) == set(victims)
     assert all(path in reason for path, reason in outcome.failures.items())
     assert "encrypted" in outcome.failures[victims[0]]
@@ -230,12 +224,12 @@ def test_reports_invalid_footers(mirror: Path, crawl: str, store: Store) -> None
 
 
 def test_rejects_crawls_without_columnar_index(mirror: Path, store: Store) -> None:
-    with FaultServer(mirror) as server, closing(polite(server)) as source:
+    with FaultServer(mirror) as server:
         with pytest.raises(UnknownCrawl, match="no columnar index"):
-            run(source, store, "CC-MAIN-2012")
+            run(server, store, "CC-MAIN-2012")
         assert not server.log
         with pytest.raises(UnknownCrawl, match="no columnar index of CC-MAIN-2019-99"):
-            run(source, store, "CC-MAIN-2019-99")
+            run(server, store, "CC-MAIN-2019-99")
 
 
 def test_refresh_updates_changed_and_removes_unlisted_files(

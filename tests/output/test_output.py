@@ -292,7 +292,7 @@ def test_tables_have_the_content_of_pages(harvested: Catalogue, crawl: str, tmp_
             assert (row["url"], row["time"], row["status"]) == (record.url, record.time, record.status)
             assert (row["mime"], row["failure"]) == (record.mime, None)
             assert [tuple(each.values()) for each in row["headers"]] == list(record.http_headers)
-            inside = documents.look(record)
+            inside = documents.extract(record)
             assert row["text"] == inside["text"]
             html = inside["parsed_as"] == "html"
             assert (row["title"] is not None, row["links"] is not None) == (html, html)
@@ -317,7 +317,7 @@ def test_writes_rows_of_any_record() -> None:
     page = record_of(b"<p>x</p>")
     record = replace(page, http_headers=(*page.http_headers, ("X-Odd", "\ud800")))
     with Documents(processes=1) as documents:
-        row = json.loads(gzip.decompress(encode_row(row_of(record, documents.look))))
+        row = json.loads(gzip.decompress(encode_row(row_of(record, documents.extract))))
         assert (row["text"], row["failure"]) == ("x", None)
         assert {"name": "X-Odd", "value": "?"} in row["headers"]
 

@@ -57,7 +57,7 @@ def test_declared_types_replace_missing_ones_in_each_index(
         replace_index(tmp_path, make_index(crawl, lines_of(batch), lines_a_block=min(group, 50)))
     known = [one or other for one, other in zip(detected, declared, strict=True)]
     with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
-        cat.harvest([OLD, TYPED], values=["content_mime_type", DETECTED])
+        cat.harvest([OLD, TYPED], values=iter(["content_mime_type", DETECTED]))
         for (mime, matching), index in product(TYPES.items(), ("columnar", "cdx")):
             # The type of a revisit is only declared.
             both = (declared, declared) if mime.startswith("warc/") else (detected, known)

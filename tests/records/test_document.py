@@ -39,7 +39,7 @@ ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><title>Atoms</title><updated
 
 
 def test_extracts_a_page(documents: Documents) -> None:
-    found = documents.look(record_of(PAGE.encode(), "text/html; charset=utf-8"))
+    found = documents.extract(record_of(PAGE.encode(), "text/html; charset=utf-8"))
     assert (found["charset"], found["charset_detector"], found["parsed_as"]) == ("utf-8", "http header", "html")
     content = found["content"]
     assert (content["type"], content["title"]) == ("html-doc", "Góðan daginn")
@@ -61,17 +61,17 @@ def test_extracts_a_page(documents: Documents) -> None:
 
 def test_extracts_links_of_images(documents: Documents) -> None:
     page = "<a href=/1>1</a><svg><a xlink:href=/2>2</a><a xml:href=/3>3</a></svg><video src=/4></video><a href=/5>5</a>"
-    links = documents.look(record_of(page.encode()))["content"]["links"]
+    links = documents.extract(record_of(page.encode()))["content"]["links"]
     assert [link["href"] for link in links] == ["/1", "/2", "/4", "/5"]
     assert links[1] == {"type": "a", "href": "/2", "text": "2"}
 
 
 def test_empty_elements_of_xhtml_have_no_content(documents: Documents) -> None:
     page = "<html xmlns='x'><head><script src='/1'/><title>T</title></head><body><object/><br/><a href='/2'/>x</html>"
-    found = documents.look(record_of(page.encode(), "application/xhtml+xml"))
+    found = documents.extract(record_of(page.encode(), "application/xhtml+xml"))
     assert (found["text"], found["content"]["title"]) == ("x", "T")
     assert [link.get("text") for link in found["content"]["links"]] == [None, None]
-    assert documents.look(record_of(page.encode(), "text/html"))["text"] == ""  # as in browsers
+    assert documents.extract(record_of(page.encode(), "text/html"))["text"] == ""  # as in browsers
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_empty_elements_of_xhtml_have_no_content(documents: Documents) -> None:
 )
 def test_refreshes_are_links(documents: Documents, content: str, target: str | None) -> None:
     page = f'<meta http-equiv=Refresh content="{content}"><a href=/1>1</a>'
-    links = documents.look(record_of(page.encode()))["content"]["links"]
+    links = documents.extract(record_of(page.encode()))["content"]["links"]
     assert [link["href"] for link in links] == [*filter(None, [target]), "/1"]
 
 
@@ -101,14 +101,14 @@ def test_resolves_links_like_a_browser(base: str, first: str, empty: str | None,
     page = f"""{base}<a href=' ../1#a '>one</a><img src=//p.test/p.png><a href=HTTP://other.test>o</a><a href=''></a>
     <a href='http://[x'>no URL</a><a href=mailto:a@example.com>mail</a><a href='javascript:go()'>go</a>"""
     record = replace(record_of(page.encode()), headers=(("WARC-Target-URI", "https://example.com/dir/page"),))
-    row = row_of(record, documents.look)
+    row = row_of(record, documents.extract)
     assert [tuple(link.values()) for link in row["links"]] == [
         ("a", first, "one"),
         ("img", "https://p.test/p.png", None),
         ("a", "HTTP://other.test", "o"),
         ("a", empty or "https://cdn.example.org/x/y/", None),
     ]
-    text = row_of(record_of(b"no page", "text/plain"), documents.look)
+    text = row_of(record_of(b"no page", "text/plain"), documents.extract)
     assert (text["title"], text["links"]) == (None, None)
 
 
@@ -156,25 +156,25 @@ def test_escapes_queries_in_the_charset_of_the_page(charset: str, query: str) ->
 
 def test_reports_links_that_are_left_out(documents: Documents) -> None:
     record = record_of(b"<a href=/x>" * 10_001)
-    assert documents.look(record)["content"]["links_omitted"] == 1
-    row = row_of(record, documents.look)
+    assert documents.extract(record)["content"]["links_omitted"] == 1
+    row = row_of(record, documents.extract)
     assert (len(row["links"]), row["failure"]) == (10_000, "links after the first 10,000 are left out: 1")
     with pytest.warns(IncompleteAnswer, match="links after the first 10,000 are left out: 1"):
         assert len(Page(record, "CC-MAIN-2022-33", "warc").links) == 10_000
-    feed = documents.look(record_of(b"<rss><channel>" + b"<item><title>x</title></item>" * 10_001, "text/xml"))
+    feed = documents.extract(record_of(b"<rss><channel>" + b"<item><title>x</title></item>" * 10_001, "text/xml"))
     assert feed["content"]["items_omitted"] == 1
 
 
 def test_converts_odd_pages_to_markdown() -> None:
     with Documents(markdown=True, processes=1) as documents:
-        assert documents.look(record_of(b"<div>x" * 1000))["markdown"].count("x") == 1000
+        assert documents.extract(record_of(b"<div>x" * 1000))["markdown"].count("x") == 1000
         instructions = b"<p>a<?php echo 1 ?>b<?xml:namespace prefix = o /><o:p>c</o:p><!x>"
-        assert documents.look(record_of(instructions))["markdown"] == "abc"
+        assert documents.extract(record_of(instructions))["markdown"] == "abc"
 
 
 def test_rejects_documents_that_are_too_large(documents: Documents) -> None:
     with pytest.raises(BadDocument, match="it has 16,777,217 bytes; at most 16,777,216 are parsed"):
-        documents.look(record_of(b" " * ((16 << 20) + 1), "text/plain"))
+        documents.extract(record_of(b" " * ((16 << 20) + 1), "text/plain"))
 
 
 @pytest.mark.parametrize("of_page", [False, True])
@@ -184,19 +184,19 @@ def test_bounds_memory_of_long_base_addresses(documents: Documents, *, of_page: 
     page = f"{'' if of_page else f'<base href={long}>'}<a href=1>one</a><a href=https://other.test/>two</a>"
     record = record_of(page.encode())
     record = replace(record, headers=(("WARC-Target-URI", long if of_page else "https://example.com/"),))
-    assert [link["url"] for link in row_of(record, documents.look)["links"]] == ["https://other.test/"]
+    assert [link["url"] for link in row_of(record, documents.extract)["links"]] == ["https://other.test/"]
 
 
 def test_reports_only_declared_values(documents: Documents) -> None:
     with Documents(main_content=True, processes=1) as main:
         page = record_of(PAGE.encode(), "text/html; charset=utf-8")
-        assert "Valmynd" not in main.look(page)["text"]
-        assert "Þetta er síða um allt." in main.look(page)["text"]
-        assert "Valmynd" in documents.look(page)["text"]
+        assert "Valmynd" not in main.extract(page)["text"]
+        assert "Þetta er síða um allt." in main.extract(page)["text"]
+        assert "Valmynd" in documents.extract(page)["text"]
 
 
 def test_extracts_an_rss_feed(documents: Documents) -> None:
-    found = documents.look(record_of(RSS.encode(), "application/rss+xml"))
+    found = documents.extract(record_of(RSS.encode(), "application/rss+xml"))
     assert found["parsed_as"] == "rss"
     content = found["content"]
     items = content.pop("items")
@@ -225,7 +225,7 @@ def test_extracts_an_rss_feed(documents: Documents) -> None:
 
 
 def test_extracts_an_atom_feed(documents: Documents) -> None:
-    found = documents.look(record_of(ATOM.encode(), "text/xml"))
+    found = documents.extract(record_of(ATOM.encode(), "text/xml"))
     assert found["parsed_as"] == "atom"
     content = found["content"]
     assert (content["type"], content["title"], content["authors"]) == ("atom-feed", "Atoms", [{"name": "Nobody"}])
@@ -237,34 +237,34 @@ def test_extracts_an_atom_feed(documents: Documents) -> None:
 def test_gives_up_a_slow_page() -> None:
     with Documents(main_content=True, processes=1, seconds=0.5) as hasty:
         with pytest.raises(BadDocument, match=r"its parser took over 0\.5 s"):
-            hasty.look(record_of(b"<div>" * 200_000))
-        assert hasty.look(record_of(b"<p>and goes on"))["text"] == "and goes on"
+            hasty.extract(record_of(b"<div>" * 200_000))
+        assert hasty.extract(record_of(b"<p>and goes on"))["text"] == "and goes on"
 
 
 def test_does_not_retry_a_slow_page() -> None:
     with Documents(processes=1, seconds=1.0) as hasty:
         before = children()
-        assert hasty.look(record_of(b"<p>one"))["text"] == "one"
+        assert hasty.extract(record_of(b"<p>one"))["text"] == "one"
         (child,) = children() - before
         os.kill(child, signal.SIGSTOP)
         with pytest.raises(BadDocument, match=r"its parser took over 1 s"):
-            hasty.look(record_of(b"<p>one"))
-        assert hasty.look(record_of(b"<p>one"))["text"] == "one"
+            hasty.extract(record_of(b"<p>one"))
+        assert hasty.extract(record_of(b"<p>one"))["text"] == "one"
 
 
 def test_replaces_a_killed_parser() -> None:
     with Documents(processes=1) as documents:
         before = children()
-        assert documents.look(record_of(b"<p>one"))["text"] == "one"
+        assert documents.extract(record_of(b"<p>one"))["text"] == "one"
         (child,) = children() - before
         os.kill(child, signal.SIGKILL)
-        assert documents.look(record_of(b"<p>two"))["text"] == "two"
+        assert documents.extract(record_of(b"<p>two"))["text"] == "two"
 
 
 def test_parsers_find_the_libraries_of_this_process() -> None:
     """They are in no folder that an isolated process knows by itself."""
     code = "from catalogue.records.document import Documents; from tests.support.archives import record_of; "
-    code += "print(Documents().look(record_of(b'<p>one'))['text'])"
+    code += "print(Documents().extract(record_of(b'<p>one'))['text'])"
     paths = os.pathsep.join([os.getcwd(), *filter(None, sys.path)])  # noqa: PTH109 - a text
     interpreter: str = sys._base_executable  # type: ignore[attr-defined] # noqa: SLF001 - that of the environment has them
     ran = subprocess.run(
@@ -289,7 +289,7 @@ ODD = {
 @pytest.mark.parametrize("kind", ["text/html", "application/rss+xml", "text/plain", ""])
 def test_parses_or_rejects_unusual_documents(documents: Documents, body: bytes, kind: str) -> None:
     try:
-        found = documents.look(record_of(body, kind))
+        found = documents.extract(record_of(body, kind))
     except BadDocument:
         return
     json.dumps(found)
@@ -299,14 +299,14 @@ def test_rejects_bombs(documents: Documents) -> None:
     squeezing, mega = zlib.compressobj(wbits=31), bytes(1 << 20)
     first, again = (squeezing.compress(mega) + squeezing.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
     body = first + 255 * again + squeezing.compress(b"x") + squeezing.flush()  # flushed blocks can be repeated
-    found = metadata_of(record_of(body, lines="Content-Encoding: gzip\r\n"), documents.look)
+    found = metadata_of(record_of(body, lines="Content-Encoding: gzip\r\n"), documents.extract)
     assert (found["disposition"], found["failure_reason"]) == ("FAILURE", "PARSE")
     assert "expands to more than" in found["failure_detail"]
 
 
 def test_extracts_metadata(documents: Documents) -> None:
     page = record_of(PAGE.encode(), "text/html; charset=utf-8", lines="X-Other: y\r\nx-other: z\r\n")
-    found = metadata_of(page, documents.look)
+    found = metadata_of(page, documents.extract)
     content = found.pop("content")
     assert content["title"] == "Góðan daginn"
     assert found == {
@@ -320,7 +320,7 @@ def test_extracts_metadata(documents: Documents) -> None:
         "mime_detected": "text/html",
         "download_size": len(page.member),
         "md5": hashlib.md5(PAGE.encode(), usedforsecurity=False).hexdigest(),
-        "text_simhash": documents.look(page)["simhash"],
+        "text_simhash": documents.extract(page)["simhash"],
         "charset_detected": "utf-8",
         "charset_detector": "http header",
         "parsed_as": "html",
@@ -347,5 +347,5 @@ def test_extracted_text_resembles_the_reference() -> None:
 def test_writes_lines_of_any_record(documents: Documents) -> None:
     """Also of one with a lone surrogate, which UTF-8 cannot encode."""
     page = "<title>&#xD800;</title><p>\ud800 and more</p>".encode(errors="surrogatepass")
-    (line,) = json_line(documents.look(record_of(page))).splitlines()
+    (line,) = json_line(documents.extract(record_of(page))).splitlines()
     assert "and more" in json.loads(line.decode())["text"]

@@ -62,7 +62,7 @@ def test_determines_the_type(documents: Documents, name: str) -> None:
     declared, body, mime, parsed_as = TYPES[name]
     record = record_of(body, declared)
     assert record.mime == (mime or declared or None)
-    assert documents.look(record)["parsed_as"] == parsed_as
+    assert documents.extract(record)["parsed_as"] == parsed_as
 
 
 @pytest.mark.parametrize("declared", ["application/pdf", "text/plain", "image/png", "", "application/octet-stream"])
@@ -72,10 +72,10 @@ def test_detected_types_have_priority(documents: Documents, declared: str) -> No
     unknown = record_of(PAGE, "text/html", WARC_Identified_Payload_Type="application/octet-stream", mime="text/html")
     for record in (by_record, by_index, unknown):
         assert record.mime == "text/html"
-        assert documents.look(record)["text"] == "hello visible words"
+        assert documents.extract(record)["text"] == "hello visible words"
     for body, mime in ((PDF, "application/pdf"), (PNG, "image/png")):
         other = record_of(body, "text/html", mime=mime)
-        assert (other.mime, other.charset, text_of(other, documents.look)["text"]) == (mime, None, None)
+        assert (other.mime, other.charset, text_of(other, documents.extract)["text"]) == (mime, None, None)
         page = Page(other, "CC-MAIN-2022-33", "warc")
         assert (page.charset, page.charset_source, page.text) == (None, None, None)
 

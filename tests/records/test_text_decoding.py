@@ -187,14 +187,14 @@ FEED = "<rss><channel><title>Новости</title><item><title>Июль</title>
     ],
 )
 def test_decodes_feeds_before_they_are_parsed(documents: Documents, data: bytes, kind: str, charset: str) -> None:
-    found = documents.look(record_of(data, kind))
+    found = documents.extract(record_of(data, kind))
     assert (found["parsed_as"], found["charset"], found["text"]) == ("rss", charset, "Новости\nИюль")
 
 
 def test_all_forms_of_a_page_are_decoded_alike(documents: Documents) -> None:
     page = "<title>Été</title><p>Le café <a href=/é>est fermé</a>, ".encode() + b"\xe9!"
     record = record_of(page, "text/html; charset=utf-8")
-    found = documents.look(record)
+    found = documents.extract(record)
     made = Page(record, "CC-MAIN-2022-33", "warc")
     assert made.html == page.decode(errors="replace")
     assert made.text == found["text"] == "Le café est fermé, \ufffd!"

@@ -68,9 +68,7 @@ def crawl_of(
 
 def harvest_footers(cat: Catalogue, crawl: str = CRAWL, *, pages: bool = False) -> None:
     """Harvest without an update of the metadata database, which takes most of the time of a small harvest."""
-    session = cat.session
-    store, source = session.create_store(), session.source
-    found = harvest(crawl, ["warc"], table=session.dataset, store=store, source=source, pages=pages)
+    found = harvest(cat.session, crawl, ["warc"], pages=pages)
     assert not found.failures, found.failures
 
 
