@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.parquet.model import NESTED, arrow_type, wider
-from catalogue.query.literals import literals
+from catalogue.query.literals import literal
 from catalogue.surt import shared_prefix
 
 _AT_ONCE = 1000
@@ -86,7 +86,7 @@ def lake_schema(files: Iterable[LakeFile]) -> pa.Schema:
 
 def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[LakeFile]:
     schemas = connection.execute("SELECT schema, column_names, column_kinds FROM derived.schemas").fetchall()
-    named = literals(crawls)
+    named = literal([*crawls])
     answer = connection.execute(
         f"""
         WITH

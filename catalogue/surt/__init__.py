@@ -15,7 +15,7 @@ from catalogue.surt.interval import (
     text_after,
     text_from,
 )
-from catalogue.surt.key import BLANKS, NEWEST, canonical_host, newest_key, url_surtkeys, without_surplus_slashes
+from catalogue.surt.key import BLANKS, NEWEST, canonical_host, url_surtkeys, without_surplus_slashes
 from catalogue.surt.macros import MACROS, Macro
 from catalogue.surt.pattern import (
     Keys,
@@ -69,4 +69,4 @@ def url_surtkey(url: str) -> str:
     """
     if not isinstance(url, str):  # checked outside of compiled modules, which raise TypeError
         raise QueryError(f"invalid URL of type {type(url).__name__}; use one text, such as https://example.com/page")
-    return newest_key(url)
+    return url_surtkeys(url)[0]

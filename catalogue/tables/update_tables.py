@@ -147,7 +147,7 @@ class _Update:
         before = self._old.crawls.get(crawl) if self._old else None
         # In a backup of the store the same row may have another value.
         newest = max(files, key=files.__getitem__)
-        last = self._store.versions("files", [newest]).get(newest, b"")
+        last = self._store.versions([newest]).get(newest, b"")
         stored_files, stored_indexes = _digest(state.store_id, files, last), _digest(state.store_id, indexes)
         old = None
         if self._unread is not None and crawl not in self._unread:
@@ -165,7 +165,7 @@ class _Update:
                 found.values = self._write_values(crawl, old)
             state.schemas |= {name: self._old.schemas[name] for name in before.schemas}
             return found
-        made = make_table(self._store, self._dataset, self._store.versions("files", files), old, self._decoded)
+        made = make_table(self._store, self._dataset, self._store.versions(files), old, self._decoded)
         checksum = write_table(path, made.rows, made.schemas, state.store) if made.rows else 0
         values = self._write_values(crawl, TableFile(path)) if checksum else 0
         state.schemas |= made.schemas

@@ -63,7 +63,7 @@ def test_tables_have_what_the_footers_have(tmp_path: Path, mirrored: dict[str, S
                 table = tables.table(crawl)
                 assert table
                 paths, versions = (each.to_pylist() for each in table.columns(subset, ["path", "version"]).columns)
-                assert dict(zip(paths, versions, strict=True)) == store.versions("files", paths)
+                assert dict(zip(paths, versions, strict=True)) == store.versions(paths)
 
 
 OPTIONS: list[dict[str, Any]] = [
