@@ -165,8 +165,8 @@ class Question:
             plans.append(choose(self.indexes(crawl), replace(query, limit=left), explain=explain))
             left = None if left is None else left - plans[-1].certain
         plan = ReadPlan.of(query, self.cost, plans, self.unlisted)
-        # A limit may end the read early.
-        return self._divided(plan) if plan.blocks and not query.stops_early else plan
+        # A limit may end the read early; several connections do not help where requests are limited.
+        return plan if query.stops_early or self.cost.rate or not plan.blocks else self._divided(plan)
 
     def failed(self, plan: ReadPlan) -> list[str]:
         """Return the crawls whose planned index has failed since, such as in a count of the same query."""

@@ -74,7 +74,6 @@ def test_seconds_follow_rate_bandwidth_and_round_trips() -> None:
 
 
 def test_reads_are_divided_where_requests_are_not_limited() -> None:
-    assert Cost(rate=5.0).quickest(100_000_000) == 100_000_000
     unlimited = Cost(rate=None, bandwidth=40e6, latency=0.03, connections=16)
     assert unlimited.quickest(100) == 100
     assert unlimited.quickest(756_001) == 252_001
