@@ -21,6 +21,10 @@ _LEFT = 'style="text-align: left"'
 """Notebooks align tables to the right. The background can be dark or light, so there are no colours."""
 
 
+def number(count: int) -> str:
+    return f"{count:,}"
+
+
 def plural(count: int, noun: str) -> str:
     """Return a number with its noun, such as ``1,000 files`` or ``2 lists of blocks``."""
     first, of, rest = noun.partition(" of ")

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from catalogue.commoncrawl.crawls import ROBOTS, SUBSETS, CrawlWords
 from catalogue.errors import BadRecord, NotArchived, QueryError, SourceError
 from catalogue.find_captures import find_captures
-from catalogue.formatting import ReprMixin, clock, join_first, plural, printable
+from catalogue.formatting import ReprMixin, clock, join_first, number, plural, printable
 from catalogue.get_page import get_page
 from catalogue.parquet.arrow_arrays import without_zones
 from catalogue.plan.plan import ReadPlan
@@ -70,11 +70,11 @@ class SiteReport(ReprMixin):
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield names and texts of what was found."""
-        yield "pages", f"{self.pages:,}"
-        yield "redirects", f"{self.redirects:,}"
+        yield "pages", number(self.pages)
+        yield "redirects", number(self.redirects)
         if self.not_modified:
-            yield "not modified", f"{self.not_modified:,}"
-        yield "errors", f"{self.errors:,}"
+            yield "not modified", number(self.not_modified)
+        yield "errors", number(self.errors)
         yield "robots.txt captures", _listed(self.robots) or "0"
         if self.first_fetch and self.last_fetch:
             yield "first fetch", f"{clock(self.first_fetch)} UTC"

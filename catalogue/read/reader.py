@@ -192,8 +192,6 @@ class _Reading:
             later += [(group, fetch, self._arrivals.submit(fetch)) for fetch in requests]
         return Bundle(chosen, decided, rows, later)
 
-    # ---- their values ----
-
     def _rows(self, bundle: Bundle) -> Iterator[_Rows]:
         """Yield the rows of a bundle; after an error, those of its row groups one by one, or read again."""
         returned = 0
