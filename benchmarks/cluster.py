@@ -18,7 +18,7 @@ from catalogue.cdx.usual_shares import PAGES
 from catalogue.source.folder import FolderSource
 from catalogue.source.rate_limit import Clock, Limiter, Policy
 from catalogue.source.retry import PoliteSource
-from catalogue.surt import exact_interval
+from catalogue.surt.interval import exact_interval
 from tests.support.block_lists import write_list
 
 _BLOCKS, _FEWER_BLOCKS, _SEARCHES = 1_200_000, 300_000, 100

@@ -19,7 +19,7 @@ import pyarrow.ipc
 from catalogue.cdx.cluster import COLUMNS, STAMP, BlockList, list_path
 from catalogue.errors import BadCdx, StoreDamaged
 from catalogue.parquet.arrow_arrays import positions, text
-from catalogue.surt import KeyInterval
+from catalogue.surt.interval import KeyInterval
 
 FILE = pa.schema(
     [

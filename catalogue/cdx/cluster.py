@@ -21,7 +21,7 @@ from catalogue.commoncrawl.gzip_members import inflate_list
 from catalogue.errors import BadCdx, BadManifest
 from catalogue.parquet.arrow_arrays import arrow_memory, booleans, integers, positions
 from catalogue.source.byte_ranges import ByteRange
-from catalogue.surt import KeyInterval
+from catalogue.surt.interval import KeyInterval
 
 MAX_LIST = 1 << 30
 """Bytes; the largest known lists have 0.1 GB."""

@@ -20,7 +20,7 @@ from catalogue.errors import BadCdx, FileChanged, NotFound, NotParquet
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Response
 from catalogue.source.retry import PoliteSource, get_tail
-from catalogue.surt import KeyInterval
+from catalogue.surt.interval import KeyInterval
 
 PROBE = 16 << 10
 """Bytes of a probe, about 190 lines."""

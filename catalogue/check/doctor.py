@@ -54,7 +54,7 @@ from catalogue.source.retry import PoliteSource, explicit_tail
 from catalogue.store.database import Store
 from catalogue.store.locks import remote_kind
 from catalogue.store.stored_lists import manifests
-from catalogue.surt import url_surtkeys
+from catalogue.surt.key import url_surtkeys
 
 _DUCKDB = "duckdb"
 LIBRARIES = ("pyarrow", "duckdb", "pandas", "numpy", "click", "filelock", "sqlitedict", "warcio")

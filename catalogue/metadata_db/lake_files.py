@@ -14,7 +14,7 @@ import pyarrow as pa
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.parquet.model import NESTED, arrow_type, wider
 from catalogue.query.literals import literal
-from catalogue.surt import shared_prefix
+from catalogue.surt.interval import shared_prefix
 
 _AT_ONCE = 1000
 """Maximum rows that are converted at a time."""

@@ -28,7 +28,7 @@ from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.cache import AnySource, CachedSource
-from catalogue.surt import KeyInterval
+from catalogue.surt.interval import KeyInterval
 
 _end = attrgetter("end")
 _MOST_LISTED = 4 << 20

@@ -14,7 +14,7 @@ from catalogue.plan.prune import Choice, choose_pages, expected_pages, expected_
 from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, most_requests, plan_requests
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
 from catalogue.source.byte_ranges import ByteRange
-from catalogue.surt import END
+from catalogue.surt.interval import END
 from catalogue.tables.crawl_table import FileMetadata
 
 HOLDERS = 2.0

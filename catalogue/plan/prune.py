@@ -13,7 +13,7 @@ from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.key_intervals import KeyIntervals, is_lower_bound
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.surt import END
+from catalogue.surt.interval import END
 from catalogue.tables.crawl_table import FileMetadata
 
 PAGE_ROWS, PAGE_BYTES = 20_000, 1 << 20

@@ -27,7 +27,7 @@ from catalogue.settings import Settings, load_settings
 from catalogue.source.checks import Source
 from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
-from catalogue.surt import END
+from catalogue.surt.interval import END
 
 SLICE = 64 << 20
 """Bytes of a task: some seconds of work, and a table of modest size."""

@@ -12,7 +12,7 @@ from catalogue.parquet.model import SIGNED, Bounds, Column, Footer, RowGroup
 from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.surt import text_after, text_from
+from catalogue.surt.interval import text_after, text_from
 from catalogue.tables.table_file import TableFile, decode_columns, digest_of, encode_columns
 
 _LIMIT = 1 << 63

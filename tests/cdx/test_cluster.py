@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from catalogue.cdx.cluster import BlockList, BlockRead, parse_blocks, parse_pieces
 from catalogue.errors import BadCdx
 from catalogue.source.byte_ranges import ByteRange
-from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
+from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, prefix_interval
 from tests.support.block_lists import CRAWL
 from tests.support.cdx_indexes import make_index
 from tests.support.served_lists import BLOCKS, PATH, served

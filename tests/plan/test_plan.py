@@ -27,7 +27,8 @@ from catalogue.settings import Settings
 from catalogue.source.byte_ranges import ByteRange, coalesce
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.surt import merge, parse_pattern
+from catalogue.surt.interval import merge
+from catalogue.surt.pattern import parse_pattern
 from catalogue.tables.crawl_table import FileMetadata
 from tests.cli.test_cli_pages import ASKED, LARGE, SLOW, large
 from tests.read.test_answers import random_patterns

@@ -18,7 +18,7 @@ from catalogue.parquet.model import Bounds, Footer, Order
 from catalogue.query.key_intervals import Intervals
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.surt import KeyInterval, merge
+from catalogue.surt.interval import KeyInterval, merge
 from catalogue.tables.crawl_table import FileMetadata
 from catalogue.tables.stored_crawls import StoredCrawls
 from tests.support.footers import confused, made, small_file
