@@ -399,7 +399,7 @@ def _settings(settings: Settings, source: PoliteSource | None) -> Iterator[Obser
         current = f", at present {now:g}" if reduced else ""
         means = "the source demanded a lower rate; it rises again by itself" if reduced else ""
         yield Observation("politeness", f"{rate} requests a second{current}; {source.connections} connections", means)
-    anonymous = settings.asks_strangers and not settings.contact
+    anonymous = settings.is_anonymous
     means = "with --contact Common Crawl can write to you before it has to block you" if anonymous else ""
     yield Observation("contact", "set" if settings.contact else "none", means)
     yield Observation("config", f"{config_file()}{_absent(config_file())}")

@@ -328,8 +328,8 @@ def _await(
         first = chunk.range.start + (step - size) // 2
         ranges += [ByteRange(first + n * step, first + n * step + size) for n in range(apart)]
     planned = list(plan_requests(path, (choice.missing[0]._replace(range=r) for r in ranges), max_gap=cost.max_gap))
-    sure = likely * (math.ceil(units) / min(_APART, math.ceil(units)) if choice.drawn else 1)
-    requests, size_of_all = len(planned) * sure, sum(len(fetch.range) for fetch in planned) * sure
+    factor = likely * (math.ceil(units) / min(_APART, math.ceil(units)) if choice.drawn else 1)
+    requests, size_of_all = len(planned) * factor, sum(len(fetch.range) for fetch in planned) * factor
     awaited = Awaited(choice.metadata.file, group.ordinal, group.num_rows, requests, size_of_all, pages)
     index = _price_of(choice, choice.missing, cost) + cost.latency
     return awaited, index / _USES_OF_INDEX + cost.price(requests, size_of_all)

@@ -82,8 +82,6 @@ class RangeCache:
 
         If the folder exceeds the limit, evict the least recently used entries to nine tenths of it.
         """
-        if not 0 <= start < start + len(body):
-            return
         added = ByteRange(start, start + len(body))
         is_storable = is_strong(pin.etag) and added.end <= pin.size and len(added) <= self.limit // _LARGEST_SHARE
         if not is_storable or self.is_cached(url, path, pin, added):
