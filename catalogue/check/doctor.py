@@ -143,13 +143,9 @@ def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
             return Diagnosis(tuple(_installation(session, None)), (), 0, 0, error)
         lists = files if session.settings.list_source == session.settings.source else source(COLLINFO_SOURCE)
         here = tuple(_installation(session, files))
-        examination = _Examination(lists, files, session.settings)
-        try:
-            examination.run(crawl, stored)
-        finally:
-            requests, received = (sum(getattr(each, name) for each in {lists, files}) for name in ("requests", "bytes"))
-            session.add_spent(requests, received)
-    return Diagnosis(here, tuple(examination.observations), requests, received, examination.failure)
+        examination, spent = _Examination(lists, files, session.settings), session.spending()
+        examination.run(crawl, stored)
+        return Diagnosis(here, tuple(examination.observations), *spent(), examination.failure)
 
 
 class _Examination:

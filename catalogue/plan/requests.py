@@ -23,8 +23,7 @@ class Purpose(enum.Enum):
     CHUNK = "column chunk"
     DICTIONARY = "dictionary page"
     PAGES = "data page"
-    COLUMN_INDEX = "column index"
-    OFFSET_INDEX = "offset index"
+    INDEX = "page index"
 
 
 class Part(NamedTuple):
