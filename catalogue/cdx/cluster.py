@@ -164,10 +164,6 @@ class BlockList:
             )
         return range(max(0, start - 1), end)
 
-    def share(self, key: bytes) -> float:
-        """Return the share of the blocks that start with a lesser key; it is similar in other crawls."""
-        return bisect_left(range(len(self)), key, key=self.key) / len(self)
-
     def part(self, start: int, stop: int) -> "BlockList":
         """Return some blocks, and the one after them, whose key ends the others."""
         begins, ends = self.begins and start == 0, self.ends and stop >= len(self) - 1

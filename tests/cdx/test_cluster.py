@@ -62,10 +62,6 @@ def test_merges_neighbouring_blocks_of_a_shard() -> None:
     assert found.reads(range(0)) == []
 
 
-def test_share_of_blocks_before_a_key() -> None:
-    assert [parsed().share(key) for key in (b"", b"com,a)/", b"com,b)/", b"com,b)/x", b"d")] == [0, 0, 0.2, 0.8, 1]
-
-
 @pytest.mark.parametrize("kept", [range(5), range(1, 5), range(4), range(1, 4)])
 def test_a_part_of_a_list_has_the_same_blocks_or_is_refused(kept: "range") -> None:
     start = sum(map(len, LINES[: kept.start]))
