@@ -1,6 +1,7 @@
 """Search of a crawl's list of blocks (``cluster.idx``), synthetic and of the real size: 1.2 million lines, 104 MB."""
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +19,7 @@ from catalogue.cdx.usual_shares import PAGES
 from catalogue.source.folder import FolderSource
 from catalogue.source.rate_limit import Clock, Limiter, Policy
 from catalogue.source.retry import PoliteSource
-from catalogue.surt import exact_interval
+from catalogue.surt.interval import exact_interval
 from tests.support.block_lists import write_list
 
 _BLOCKS, _FEWER_BLOCKS, _SEARCHES = 1_200_000, 300_000, 100
@@ -75,12 +76,16 @@ def main(*, full: bool) -> None:
     blocks = parse_blocks(CRAWL, data)
     seconds = time.process_time() - started
     other = parse_blocks(CRAWL, make_list(len(blocks) * 24 // 25, seed=2))
+
+    def share(key: bytes) -> float:
+        return bisect_left(range(len(other)), key, key=other.key) / len(other)
+
     cases: list[tuple[str, bytes, Predictor]] = [
         ("nothing", data, USUAL),
         ("nothing; keys divided as published", make_list(len(blocks), published=True), USUAL),
         ("row groups of the crawl", data, predict_from(row_groups(blocks))),
         ("row groups of warc alone", data, predict_from(row_groups(blocks, ["warc"]), ["warc"])),
-        ("the list of another crawl", data, Predictor(other.share)),
+        ("the list of another crawl", data, Predictor(share)),
     ]
     table(
         f"Exact keys in a list of {len(blocks):,} blocks, {len(data) / 1e6:.0f} MB, parsed in {seconds:.1f} s; "

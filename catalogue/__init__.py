@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from catalogue.catalogue import Catalogue, get, open  # noqa: A004 - catalogue.open, as gzip.open
     from catalogue.errors import CatalogueError, IncompleteAnswer, QueryError, SourceError
     from catalogue.plan.plan import ReadPlan
-    from catalogue.surt import Match, url_surtkey
+    from catalogue.surt import url_surtkey
+    from catalogue.surt.pattern import Match
 
     __version__: str
 
@@ -35,7 +36,7 @@ _HOMES = {
     "Catalogue": "catalogue",
     "CatalogueError": "errors",
     "IncompleteAnswer": "errors",
-    "Match": "surt",
+    "Match": "surt.pattern",
     "QueryError": "errors",
     "ReadPlan": "plan.plan",
     "SourceError": "errors",

@@ -19,7 +19,7 @@ from catalogue.records.record import Record
 from catalogue.records.references import cleaned_reference, location_of, redirect_target
 from catalogue.selection import select_listed
 from catalogue.session import Session
-from catalogue.surt import same_url, similar_url
+from catalogue.surt.equality import same_url, similar_url
 
 MAX_REQUESTS = 20
 """Requests that need no approval."""

@@ -98,10 +98,7 @@ def update_crawl_list(
         # With several hosts, crawls can be found on another host before the pause after a block ends.
         max_wait = 10.0 if has_several else math.inf
         with closing(session.open_source(url, attempts=attempts, max_wait=max_wait)) as source:
-            try:
-                found = fetch_crawl_list(store, source, data)
-            finally:
-                session.add_spent(source.requests, source.bytes)
+            found = fetch_crawl_list(store, source, data)
     if found.warning:
         session.notify(found.warning)
     return found

@@ -75,10 +75,8 @@ class Session:
     _opened: ExitStack = field(default_factory=ExitStack, init=False)
     _threads: RequestThreads | None = field(default=None, init=False)
     _sources: list[PoliteSource] = field(default_factory=list, init=False)
-    """All open ones."""
+    """All that were opened."""
     _snapshot: "StoredCrawls | None" = field(default=None, init=False)
-    _closed_sources: tuple[int, int] = field(default=(0, 0), init=False)
-    """Their requests and bytes."""
     _aborted: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -301,10 +299,6 @@ class Session:
             connections=self.source.inner.connections,
         )
 
-    def add_spent(self, requests: int, received: int) -> None:
-        """Add the requests and bytes of a source that is closed now."""
-        self._closed_sources = (self._closed_sources[0] + requests, self._closed_sources[1] + received)
-
     @property
     def requests(self) -> int:
         return self.spent[0]
@@ -316,9 +310,8 @@ class Session:
     @property
     def spent(self) -> tuple[int, int]:
         """Requests and bytes so far, with those of workers."""
-        used = [self.__dict__.get("source"), self.__dict__.get("workers")]
-        requests, received = (sum(getattr(each, name) for each in used if each) for name in ("requests", "bytes"))
-        return self._closed_sources[0] + requests, self._closed_sources[1] + received
+        used = {*self._sources, self.__dict__.get("source"), self.__dict__.get("workers")}
+        return sum(each.requests for each in used if each), sum(each.bytes for each in used if each)
 
     def spending(self) -> Callable[[], tuple[int, int]]:
         """Start to count; the result returns requests and bytes since then."""

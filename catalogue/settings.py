@@ -200,9 +200,9 @@ class Settings:
         return replace(self, source=source, cache=self.cache.absolute(), data=self.data.absolute())
 
     @property
-    def asks_strangers(self) -> bool:
-        """Whether the source is Common Crawl's server."""
-        return self.source == DEFAULT_SOURCE
+    def is_anonymous(self) -> bool:
+        """Whether Common Crawl's server is asked without a contact."""
+        return self.source == DEFAULT_SOURCE and not self.contact
 
     @property
     def list_source(self) -> str:

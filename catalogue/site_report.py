@@ -21,7 +21,7 @@ from catalogue.query.query import Query
 from catalogue.records.page import Page
 from catalogue.selection import select_listed
 from catalogue.session import Session
-from catalogue.surt import parse_pattern
+from catalogue.surt.pattern import parse_pattern
 
 _COLUMNS = ("fetch_time", "fetch_status", "content_mime_detected", "content_languages")
 _NOT_MODIFIED = 304

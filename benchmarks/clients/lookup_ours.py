@@ -13,7 +13,7 @@ from catalogue.catalogue import Catalogue
 from catalogue.query.resolved_query import CDX_COLUMNS
 from catalogue.session import Session
 from catalogue.settings import Settings
-from catalogue.surt import Match
+from catalogue.surt.pattern import Match
 
 BLOCKS = "blocks"
 """Folder of the list of blocks of the CDX index."""

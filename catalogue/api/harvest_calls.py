@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from catalogue.harvest.snapshot import Pulled
     from catalogue.progress import Progress
     from catalogue.session import Session
-    from catalogue.surt import Keys
+    from catalogue.surt.pattern import Keys
 
 
 class HarvestCalls:

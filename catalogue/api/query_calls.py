@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from catalogue.query.query import QueryOptions
     from catalogue.sample import Sample
     from catalogue.session import Session
-    from catalogue.surt import Match
+    from catalogue.surt.pattern import Match
 
 
 class QueryCalls:

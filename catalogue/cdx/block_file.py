@@ -19,7 +19,7 @@ import pyarrow.ipc
 from catalogue.cdx.cluster import COLUMNS, STAMP, BlockList, list_path
 from catalogue.errors import BadCdx, StoreDamaged
 from catalogue.parquet.arrow_arrays import positions, text
-from catalogue.surt import KeyInterval
+from catalogue.surt.interval import KeyInterval
 
 FILE = pa.schema(
     [
@@ -142,18 +142,6 @@ class StoredList:
         count: int = self._file.metadata.num_rows
         return count
 
-    def digest(self) -> str:
-        """Return a digest of the contents of the file.
-
-        Raises:
-            StoreDamaged: if it was replaced.
-        """
-        with self._path.open("rb") as file:
-            if _digest(file) != _about(self._firsts)["footer"]:
-                raise self._damaged("it was replaced")
-            file.seek(0)
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
     def parts(self) -> Iterator[BlockList]:
         last = len(self._keys) - 1
         for number in range(last + 1):
@@ -177,9 +165,6 @@ class StoredList:
         place = bisect_left(range(len(part)), key, key=part.key)
         before = part.number(place) - 1 if place < len(part) else len(self)
         return before / len(self)
-
-    def knows(self, _: KeyInterval) -> bool:
-        return True
 
     def find(self, interval: KeyInterval) -> BlockList:
         """Return the part of the list with all blocks of an interval; see ``BlockList.blocks_for``."""

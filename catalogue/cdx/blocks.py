@@ -16,7 +16,7 @@ from catalogue.commoncrawl.gzip_members import inflate
 from catalogue.errors import BadCdx, BadManifest
 from catalogue.parquet.arrow_arrays import booleans
 from catalogue.query.key_intervals import ALL_KEYS, KeyIntervals
-from catalogue.surt import END
+from catalogue.surt.interval import END
 
 MAX_INFLATED = 64 << 20
 """Largest inflated block in bytes; most have 1.3 MB."""

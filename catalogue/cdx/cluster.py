@@ -21,7 +21,7 @@ from catalogue.commoncrawl.gzip_members import inflate_list
 from catalogue.errors import BadCdx, BadManifest
 from catalogue.parquet.arrow_arrays import arrow_memory, booleans, integers, positions
 from catalogue.source.byte_ranges import ByteRange
-from catalogue.surt import KeyInterval
+from catalogue.surt.interval import KeyInterval
 
 MAX_LIST = 1 << 30
 """Bytes; the largest known lists have 0.1 GB."""
@@ -163,10 +163,6 @@ class BlockList:
                 f"{list_path(self.crawl)}: {part} does not have all blocks of the query; the list may not be in order"
             )
         return range(max(0, start - 1), end)
-
-    def share(self, key: bytes) -> float:
-        """Return the share of the blocks that start with a lesser key; it is similar in other crawls."""
-        return bisect_left(range(len(self)), key, key=self.key) / len(self)
 
     def part(self, start: int, stop: int) -> "BlockList":
         """Return some blocks, and the one after them, whose key ends the others."""

@@ -8,7 +8,7 @@ from operator import attrgetter
 from catalogue.cdx.cluster import BlockList, key_of, list_path, parse_blocks
 from catalogue.errors import BadCdx
 from catalogue.source.byte_ranges import ByteRange, FileVersion, without
-from catalogue.surt import END
+from catalogue.surt.interval import END
 
 _LEAST_LINE = len(b"a 20220101000000\tcdx-00000.gz\t0\t1\t1\n")
 _start = attrgetter("start")

@@ -20,7 +20,7 @@ from catalogue.errors import BadCdx, FileChanged, NotFound, NotParquet
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Response
 from catalogue.source.retry import PoliteSource, get_tail
-from catalogue.surt import KeyInterval
+from catalogue.surt.interval import KeyInterval
 
 PROBE = 16 << 10
 """Bytes of a probe, about 190 lines."""
@@ -120,21 +120,17 @@ class ClusterSearch:
         self.crawl = crawl
         self._path = list_path(crawl)
         self._source = source
-        self._known = known
+        self.lines = known
+        """The lines read so far."""
         self.predict = predict
         self._is_checked = False
         """The shards were counted, or the crawl has no list of files."""
         self.bytes = 0
 
     @property
-    def lines(self) -> KnownLines | None:
-        """The lines read so far."""
-        return self._known
-
-    @property
     def known(self) -> KnownLines:
         """The lines read so far, and the end of the list, which a new search reads first."""
-        return self._known or self._open(self._end())
+        return self.lines or self._open(self._end())
 
     def find(self, interval: KeyInterval) -> BlockList:
         """Return the part of the list that has all blocks of an interval; see ``BlockList.blocks_for``.
@@ -163,12 +159,12 @@ class ClusterSearch:
 
     def knows(self, interval: KeyInterval) -> bool:
         """Return whether ``find`` makes no request."""
-        if self._known is None:
+        if self.lines is None:
             return False
-        start, end = self._known.border(interval.start), self._known.border(interval.end)
+        start, end = self.lines.border(interval.start), self.lines.border(interval.end)
         if not (isinstance(start, int) and isinstance(end, int)) or self._is_unchecked_end(end):
             return False
-        return start >= end or not self._known.missing(ByteRange(start, end))
+        return start >= end or not self.lines.missing(ByteRange(start, end))
 
     def locate(self, interval: KeyInterval) -> ByteRange | None:
         """Probe for the range of the lines of the blocks that start inside an interval."""
@@ -182,7 +178,7 @@ class ClusterSearch:
             raise BadCdx(f"{self._path} has {size:,} bytes; at most {MAX_LIST:,} are accepted")
         known = KnownLines(self.crawl, response.version)
         known.add_part(response.start, response.body)
-        self._known = known
+        self.lines = known
         return known
 
     def _end(self) -> Response:
@@ -201,7 +197,7 @@ class ClusterSearch:
 
     def _border(self, key: bytes) -> int:
         """Probe until ``KnownLines.border`` returns an offset."""
-        known = self._known or self._open(self._around(key))
+        known = self.lines or self._open(self._around(key))
         most = 0
         for probes in range(_MAX_PROBES):
             gap = known.border(key)

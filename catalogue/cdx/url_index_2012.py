@@ -30,7 +30,8 @@ from catalogue.formatting import ReprMixin
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Source
-from catalogue.surt import EVERYTHING, NEWEST, KeyInterval, canonical_host, prefix_interval
+from catalogue.surt.interval import EVERYTHING, KeyInterval, prefix_interval
+from catalogue.surt.key import NEWEST, canonical_host
 
 _TYPED = re.compile(r"(?:(https?)://)?(\*\.)?([^/?]*)(.*)", re.DOTALL | re.IGNORECASE)
 _AUTHORITY = re.compile(r"([a-z0-9_.-]+)(:[0-9]{1,5})?")

@@ -54,7 +54,7 @@ from catalogue.source.retry import PoliteSource, explicit_tail
 from catalogue.store.database import Store
 from catalogue.store.locks import remote_kind
 from catalogue.store.stored_lists import manifests
-from catalogue.surt import url_surtkeys
+from catalogue.surt.key import url_surtkeys
 
 _DUCKDB = "duckdb"
 LIBRARIES = ("pyarrow", "duckdb", "pandas", "numpy", "click", "filelock", "sqlitedict", "warcio")
@@ -142,13 +142,9 @@ def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
             return Diagnosis(tuple(_installation(session, None)), (), 0, 0, error)
         lists = files if session.settings.list_source == session.settings.source else source(COLLINFO_SOURCE)
         here = tuple(_installation(session, files))
-        examination = _Examination(lists, files, session.settings)
-        try:
-            examination.run(crawl, stored)
-        finally:
-            requests, received = (sum(getattr(each, name) for each in {lists, files}) for name in ("requests", "bytes"))
-            session.add_spent(requests, received)
-    return Diagnosis(here, tuple(examination.observations), requests, received, examination.failure)
+        examination, spent = _Examination(lists, files, session.settings), session.spending()
+        examination.run(crawl, stored)
+        return Diagnosis(here, tuple(examination.observations), *spent(), examination.failure)
 
 
 class _Examination:
@@ -398,7 +394,7 @@ def _settings(settings: Settings, source: PoliteSource | None) -> Iterator[Obser
         current = f", at present {now:g}" if reduced else ""
         means = "the source demanded a lower rate; it rises again by itself" if reduced else ""
         yield Observation("politeness", f"{rate} requests a second{current}; {source.connections} connections", means)
-    anonymous = settings.asks_strangers and not settings.contact
+    anonymous = settings.is_anonymous
     means = "with --contact Common Crawl can write to you before it has to block you" if anonymous else ""
     yield Observation("contact", "set" if settings.contact else "none", means)
     yield Observation("config", f"{config_file()}{_absent(config_file())}")

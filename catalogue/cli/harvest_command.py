@@ -178,7 +178,7 @@ def harvest(
         if not yes:
             _confirm_harvest(catalogue, crawls, parameters)
         settings = catalogue.session.settings
-        if settings.asks_strangers and not settings.contact and is_new_tip("contact", settings.cache):
+        if settings.is_anonymous and is_new_tip("contact", settings.cache):
             options.say("tip: with --contact you@example.org, Common Crawl can write to you instead of blocking you")
         with resumable():
             outcomes = catalogue.harvest(crawls or None, **parameters)

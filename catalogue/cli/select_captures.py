@@ -142,7 +142,7 @@ def captures_for(catalogue: "Catalogue", parameters: dict[str, Any]) -> "Capture
 
 
 def _check_lists(catalogue: "Catalogue", parameters: dict[str, Any]) -> None:
-    from catalogue.surt import Match, parse_key_patterns
+    from catalogue.surt.pattern import Match, parse_key_patterns
 
     match = Match(parameters["match"]) if parameters["match"] else None
     for place, text in parameters["places"]:

@@ -21,7 +21,7 @@ from catalogue.commoncrawl.crawls import (
 from catalogue.commoncrawl.gzip_members import inflate_list
 from catalogue.errors import BadManifest, FormatError, QueryError, UnknownCrawl
 from catalogue.formatting import without_secrets
-from catalogue.surt import Keys
+from catalogue.surt.pattern import Keys
 
 if TYPE_CHECKING:
     import pyarrow as pa

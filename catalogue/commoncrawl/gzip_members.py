@@ -38,19 +38,19 @@ def inflate(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
     return inflate_by_zlib(data, limit) if text is None else text
 
 
-def inflate_list(data: bytes, *, limit: int = MAX_DOCUMENT) -> bytes:
+def inflate_list(data: bytes) -> bytes:
     """Decompress a gzip file of any number of members, such as several lists in one file.
 
     Raises:
-        BadManifest: if it is not one, or inflates to over ``limit`` bytes.
+        BadManifest: if it is not one, or inflates to over ``MAX_DOCUMENT`` bytes.
     """
     try:
         with GzipFile(fileobj=BytesIO(data)) as file:
-            text = file.read(limit + 1)
+            text = file.read(MAX_DOCUMENT + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise BadManifest(f"not gzip: {error}") from error
-    if len(text) > limit:
-        raise BadManifest(f"inflates to more than {limit:,} bytes")
+    if len(text) > MAX_DOCUMENT:
+        raise BadManifest(f"inflates to more than {MAX_DOCUMENT:,} bytes")
     return text
 
 

@@ -19,7 +19,7 @@ from catalogue.metadata_db.connection import quoted, writable
 from catalogue.metadata_db.refresh import STORAGE_VERSION
 from catalogue.settings import package_version
 from catalogue.store.locks import locked
-from catalogue.surt import MACROS
+from catalogue.surt.macros import MACROS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -76,7 +76,7 @@ class FooterIO(PyArrowFileIO):
         self._store = store
         self._source = source
         self._location = location
-        self._versions = store.versions("files", store.keys("files"))
+        self._versions = store.versions(store.keys("files"))
 
     def new_input(self, location: str) -> Any:  # noqa: ANN401 - PyArrowFileIO returns its own class
         """See ``PyArrowFileIO.new_input``.

@@ -140,7 +140,7 @@ class Backfill(ReprMixin):
     def prepare(self, gaps: FileMetadata) -> ReadPlan:
         """Return what to read of a file, after fetching its page indexes."""
         index = self._index(gaps)
-        index.fetch_key_indexes(must_store=True)
+        index.fetch_key_indexes()
         planned = (group for file in self._plan(index).files for group in file.row_groups)
         return self._plan(self._index(gaps.among({each.ordinal for each in planned if each.key_index is None})))
 
@@ -151,8 +151,10 @@ class Backfill(ReprMixin):
 
     def _index(self, gaps: FileMetadata) -> ColumnarIndex:
         session = self.session
-        source, count = (lambda: session.source), len(gaps.ordinals)
-        return ColumnarIndex(gaps.file.crawl, lambda: [gaps], count, session.page_indexes, source, session.cost())
+        crawl, count, source = gaps.file.crawl, len(gaps.ordinals), (lambda: session.source)
+        return ColumnarIndex(
+            crawl, lambda: [gaps], count, session.page_indexes, source, session.cost(), must_store=True
+        )
 
 
 class _Filling:

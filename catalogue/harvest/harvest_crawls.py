@@ -36,7 +36,7 @@ from catalogue.store.stored_lists import (
     save_dataset,
     stored_paths,
 )
-from catalogue.surt import Keys
+from catalogue.surt.pattern import Keys
 from catalogue.tables.make_table import FooterRows
 from catalogue.tables.table_file import TABLES_FOLDER
 

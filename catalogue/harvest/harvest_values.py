@@ -76,7 +76,7 @@ def harvest_values(
                         outcome.failures[request.path] = str(error)
                         at.failed += len(request.parts)
                     else:
-                        index.take(request, answer, must_store=True)
+                        index.take(request, answer)
                         outcome.fetched.update(
                             f"{request.path}#{part.row_group}:{part.column}" for part in request.parts
                         )
@@ -87,12 +87,12 @@ def harvest_values(
                 left = index.missing_dictionaries(columns)
                 requests = tuple(each for each in left if each.path not in outcome.failures)
         finally:
-            index.save(must_store=True)
+            index.save()
             note_values(session.store, crawl)
     return outcome
 
 
 def dictionary_index(session: Session, crawl: str, subsets: Sequence[str]) -> ColumnarIndex:
     files = session.metadata().files(crawl, subsets if session.dataset == COMMON_CRAWL else ())
-    count = sum(len(file.ordinals) for file in files)
-    return ColumnarIndex(crawl, lambda: files, count, session.page_indexes, lambda: session.source, session.cost())
+    count, source = sum(len(file.ordinals) for file in files), (lambda: session.source)
+    return ColumnarIndex(crawl, lambda: files, count, session.page_indexes, source, session.cost(), must_store=True)

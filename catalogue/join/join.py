@@ -39,7 +39,7 @@ from catalogue.query.arguments import unknown_argument
 from catalogue.query.query import AllQueryOptions, Query, QueryOptions
 from catalogue.session import Session
 from catalogue.store.locks import locked
-from catalogue.surt import Match
+from catalogue.surt.pattern import Match
 
 _KEPT = 4
 """Rows of parts in memory, for each row of the input in a file of the result."""

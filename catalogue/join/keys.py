@@ -26,7 +26,7 @@ from catalogue.parquet.arrow_arrays import (
     texts_of_keys,
 )
 from catalogue.query.key_intervals import Intervals, KeyBatches, SingleKeys
-from catalogue.surt import KeyInterval, merge
+from catalogue.surt.interval import KeyInterval, merge
 
 
 @contextmanager

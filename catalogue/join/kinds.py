@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from catalogue.errors import QueryError
 from catalogue.join.keys import NUMBER, one_batch
 from catalogue.parquet.arrow_arrays import flags, integer, integers, numbers, positions
-from catalogue.surt import Match
+from catalogue.surt.pattern import Match
 
 _PAIRS, _PAIR_BYTES = 1 << 18, 256 << 20
 """Pairs that are made at a time, and about their bytes."""

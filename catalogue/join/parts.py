@@ -16,7 +16,7 @@ from catalogue.join.kinds import Kind, distinct, newest_of, pairs
 from catalogue.join.slices import JoinPart
 from catalogue.join.sort_keys import is_key
 from catalogue.parquet.arrow_arrays import booleans, flags, numbers, positions
-from catalogue.surt import same_url
+from catalogue.surt.equality import same_url
 
 if TYPE_CHECKING:
     from catalogue.captures import Captures

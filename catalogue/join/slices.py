@@ -10,7 +10,7 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.commoncrawl.crawls import COLUMNAR
 from catalogue.join.keys import JoinKeys
 from catalogue.output.ledger import JsonLedger
-from catalogue.surt import END, KeyInterval
+from catalogue.surt.interval import END, KeyInterval
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ from catalogue.parquet.arrow_arrays import (
 )
 from catalogue.query.list_header import is_skipped
 from catalogue.read.key_order import WaitingRows
-from catalogue.surt import END, KeyInterval, Match, exact_keys, parse_pattern, prefix_interval
+from catalogue.surt.interval import END, KeyInterval, prefix_interval
+from catalogue.surt.pattern import Match, exact_keys, parse_pattern
 
 FIRST, OTHERS = "first", "others"
 _IS_KEY = r"^[^/?#\s()]+\)(?:\S|$)"

@@ -15,7 +15,7 @@ from catalogue.errors import QueryError
 from catalogue.formatting import join_first, plural
 from catalogue.parquet.page_index import ColumnIndex
 from catalogue.query.literals import with_literals
-from catalogue.surt import KeyInterval, shared_prefix, text_after, text_from
+from catalogue.surt.interval import KeyInterval, shared_prefix, text_after, text_from
 
 if TYPE_CHECKING:
     from catalogue.plan.crawl_plan import PlannedRowGroup

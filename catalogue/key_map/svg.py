@@ -12,7 +12,7 @@ from textwrap import wrap
 from catalogue.formatting import plural, printable
 from catalogue.key_map.key_map import MAX_ROWS, Axis, Bar, KeySpace, Lane, State, merge_close
 from catalogue.plan.plan import ReadPlan
-from catalogue.surt import shared_prefix
+from catalogue.surt.interval import shared_prefix
 
 WIDTH = 720
 """Pixels of a document; a map in a page takes the width of its place."""

@@ -22,7 +22,9 @@ from catalogue.query.literals import file_literal, literal
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_lists import LISTS, crawls_with_blocks, list_file
-from catalogue.surt import MACROS, Keys, text_from
+from catalogue.surt.interval import text_from
+from catalogue.surt.macros import MACROS
+from catalogue.surt.pattern import Keys
 from catalogue.tables.make_table import greatest_text
 from catalogue.tables.table_file import TABLES_FOLDER, decode_columns
 

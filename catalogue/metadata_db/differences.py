@@ -58,7 +58,7 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
             raise
         yield f"it cannot be read: {first_paragraph(cause)}"
         return
-    stored = store.versions("files", store.keys("files"))
+    stored = store.versions(store.keys("files"))
     if state != (store.state(),):
         raise changed_during_check(store)
     for path_ in sorted(stored.keys() | shown.keys()):

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.parquet.model import NESTED, arrow_type, wider
-from catalogue.query.literals import literals
-from catalogue.surt import shared_prefix
+from catalogue.query.literals import literal
+from catalogue.surt.interval import shared_prefix
 
 _AT_ONCE = 1000
 """Maximum rows that are converted at a time."""
@@ -86,7 +86,7 @@ def lake_schema(files: Iterable[LakeFile]) -> pa.Schema:
 
 def lake_files(connection: duckdb.DuckDBPyConnection, crawls: Sequence[str]) -> list[LakeFile]:
     schemas = connection.execute("SELECT schema, column_names, column_kinds FROM derived.schemas").fetchall()
-    named = literals(crawls)
+    named = literal([*crawls])
     answer = connection.execute(
         f"""
         WITH

@@ -20,7 +20,7 @@ from catalogue.metadata_db.connection import attach, lent, log_of, queries_folde
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import crawls_with_blocks
-from catalogue.surt import MACROS
+from catalogue.surt.macros import MACROS
 from catalogue.tables.table_file import TABLES_FOLDER
 
 STORAGE_VERSION = "v1.1.0"

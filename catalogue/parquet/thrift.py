@@ -87,11 +87,7 @@ class Reader:
 
     def next_field(self, previous: int) -> bool:
         """Decode the header of the field after ``previous``, at first 0; return False at the end of the struct."""
-        try:
-            header = self.data[self.position]
-        except IndexError:
-            raise ThriftError(f"cut short at byte {self.position}") from None
-        self.position += 1
+        header = self._byte()
         if header == _STOP:
             return False
         self.number = previous + (header >> 4) if header >> 4 else self._zigzag()
@@ -271,12 +267,7 @@ class Reader:
 
     def list_header(self) -> tuple[int, int]:
         """Decode the kind and the number of a list's elements."""
-        start = self.position
-        try:
-            header = self.data[start]  # _byte inlined: a footer has over a thousand lists
-        except IndexError:
-            raise ThriftError(f"cut short at byte {start}") from None
-        self.position = start + 1
+        header = self._byte()
         count = header >> 4
         if count == _SMALL_LIST:
             count = self._varint()

@@ -39,7 +39,7 @@ from catalogue.store.stored_lists import (
     stored_lines,
     stored_versions,
 )
-from catalogue.surt import KeyInterval
+from catalogue.surt.interval import KeyInterval
 
 _BLOCK = 250_000
 """Bytes of the blocks that have one key."""

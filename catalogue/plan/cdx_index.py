@@ -4,7 +4,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import NamedTuple
 
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
@@ -29,40 +28,13 @@ from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.cache import AnySource, CachedSource
-from catalogue.surt import KeyInterval
+from catalogue.surt.interval import KeyInterval
 
 _end = attrgetter("end")
 _MOST_LISTED = 4 << 20
 """Bytes of a list that are read for one interval, at most: some 50,000 blocks of 0.2 MB."""
 _MOST_BLOCKS = 50_000
 """The same limit for a stored list, in blocks."""
-
-
-class _IntervalRun(NamedTuple):
-    start: int
-    stop: int
-    first_number: int
-    last_number: int
-    first: tuple[int, int]
-    """Shard and offset."""
-    end: tuple[int, int]
-    """Shard and offset of the end."""
-
-    @classmethod
-    def of(cls, start: int, stop: int, found: BlockList, blocks: range) -> "_IntervalRun":
-        first, last = blocks[0], blocks[-1]
-        begin, end = found.extent(first).start, found.extent(last).end
-        return cls(
-            start, stop, found.number(first), found.number(last), (found.shard(first), begin), (found.shard(last), end)
-        )
-
-    def joined(self, after: "_IntervalRun", gap: int) -> "list[_IntervalRun]":
-        """Join both runs if at most ``gap`` bytes of a shard are between them."""
-        is_near = self.end[0] == after.first[0] and after.first[1] - self.end[1] <= gap
-        if after.first_number > self.last_number + 1 and not is_near:
-            return [self, after]
-        last = max(self, after, key=attrgetter("last_number"))
-        return [self._replace(stop=after.stop, last_number=last.last_number, end=last.end)]
 
 
 def uncovered_columns(query: ResolvedQuery) -> list[str]:
@@ -127,12 +99,9 @@ class CdxIndex:
         """Return a plan with the same blocks in requests of at most ``most`` bytes, or of one block."""
         blocks = []
         for each in plan.blocks:
-            if all(len(read.range) <= most for read in each.reads):
-                blocks.append(each)
-            else:
-                places = range(each.reads[0].blocks.start, each.reads[-1].blocks.stop)
-                reads = each.blocks.reads(places, max_length=min(most, MAX_READ))
-                blocks.append(self._reads(each.blocks, reads, each.intervals))
+            places = range(each.reads[0].blocks.start, each.reads[-1].blocks.stop)
+            reads = each.blocks.reads(places, max_length=min(most, MAX_READ))
+            blocks.append(self._reads(each.blocks, reads, each.intervals))
         divided = self._planned(None, tuple(blocks))
         return replace(plan, blocks=divided.blocks, waves=divided.waves)
 
@@ -152,7 +121,9 @@ class CdxIndex:
         if not len(intervals):
             return
         assert search is not None  # noqa: S101 - everything needed of it is known
-        runs: list[_IntervalRun] = []
+        gap = self._cost.max_gap if isinstance(search, StoredList) else 0
+        runs: list[tuple[int, int]] = []
+        last = (0, -1, 0)  # number, shard and end of the last block
         at = 0
         while at < len(intervals):
             interval = intervals[at]
@@ -164,12 +135,14 @@ class CdxIndex:
             if blocks:
                 if blocks.stop < len(found):  # other intervals that end in the same block
                     after = bisect_right(intervals, found.key(blocks.stop), lo=after, key=_end)
-                gap = self._cost.max_gap if isinstance(search, StoredList) else 0
-                run = _IntervalRun.of(at, after, found, blocks)
-                runs += runs.pop().joined(run, gap) if runs else [run]
+                number, shard, end = last
+                is_near = found.shard(blocks[0]) == shard and found.extent(blocks[0]).start - end <= gap
+                is_joined = runs and (is_near or found.number(blocks[0]) <= number + 1)
+                runs.append((runs.pop()[0] if is_joined else at, after))
+                last = max(last, (found.number(blocks[-1]), found.shard(blocks[-1]), found.extent(blocks[-1]).end))
             at = after
-        for run in runs:
-            some = intervals.part(run.start, run.stop)
+        for start, stop in runs:
+            some = intervals.part(start, stop)
             hull = KeyInterval(some[0].start, some[-1].end)
             found = search.find(hull)
             yield self._reads(found, found.reads(found.blocks_for(hull)), some)

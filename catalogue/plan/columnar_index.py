@@ -78,6 +78,8 @@ class ColumnarIndex:
     """It returns the stored values of some columns."""
     by_footers: Callable[[], Sequence[FileMetadata]] = tuple
     """It returns files that may match by their footers alone, so that samples are drawn from the same row groups."""
+    must_store: bool = False
+    """Whether it is an error that fetched indexes cannot be stored."""
     _files: dict[str, FileMetadata] = field(default_factory=dict, init=False)
     """Files of the last plan, by path."""
     _fetched: dict[tuple[str, int], Indexes] = field(default_factory=dict, init=False)
@@ -174,22 +176,22 @@ class ColumnarIndex:
         """Count the dictionary pages of columns, stored or not."""
         return sum(len(request.parts) for request in missing_dictionaries(self.candidates, columns, self.cost))
 
-    def fetch_key_indexes(self, *, must_store: bool = False) -> None:
+    def fetch_key_indexes(self) -> None:
         """Fetch and store the missing page indexes of the key column.
 
         Raises:
             SourceError: if a request fails.
-            StoreError: if they cannot be stored, and ``must_store`` is true.
+            StoreError: if they must be stored, and cannot.
         """
         if not (requests := self.key_indexes()):
             return
         executor = ThreadPoolExecutor(self.source().connections, thread_name_prefix="indexes")
         try:
             for request, answer in zip(requests, executor.map(self.fetch, requests), strict=True):
-                self.take(request, answer, must_store=must_store)
+                self.take(request, answer)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-            self.save(must_store=must_store)
+            self.save()
 
     def fetch(self, request: PlannedRequest) -> Response:
         """Request page indexes or dictionary pages; thread-safe."""
@@ -213,7 +215,7 @@ class ColumnarIndex:
             footer, self.page_indexes.dataset.key, answer.body, request.range.start
         )
 
-    def take(self, request: PlannedRequest, answer: Response, *, must_store: bool = False) -> None:
+    def take(self, request: PlannedRequest, answer: Response) -> None:
         """Keep the page indexes or dictionary pages of a response, and store those of some files at once."""
         path = request.path
         unsaved = self._unsaved.setdefault(path, {})
@@ -221,18 +223,14 @@ class ColumnarIndex:
             self._fetched[path, ordinal] = self._fetched.get((path, ordinal), Indexes()).joined(indexes)
             unsaved[ordinal] = unsaved.get(ordinal, Indexes()).joined(indexes)
         if len(self._unsaved) > _FILES_AT_ONCE:
-            self.save(must_store=must_store)
+            self.save()
 
-    def save(self, *, must_store: bool = False) -> None:
-        """Store what was fetched, in one transaction.
-
-        Raises:
-            StoreError: if it cannot be stored, and ``must_store`` is true.
-        """
+    def save(self) -> None:
+        """Store what was fetched, in one transaction; see ``must_store``."""
         unsaved, self._unsaved = self._unsaved, {}
         added = []
         for path, indexes in unsaved.items():
             stored = self._files[path].stored
             added.append((path, encode_indexes(indexes, stored), stored))
-        with nullcontext() if must_store else suppress(StoreError):
+        with nullcontext() if self.must_store else suppress(StoreError):
             self.page_indexes.store.add_all_indexes(added)

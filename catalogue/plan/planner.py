@@ -14,7 +14,7 @@ from catalogue.plan.prune import Choice, choose_pages, expected_pages, expected_
 from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, most_requests, plan_requests
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
 from catalogue.source.byte_ranges import ByteRange
-from catalogue.surt import END
+from catalogue.surt.interval import END
 from catalogue.tables.crawl_table import FileMetadata
 
 HOLDERS = 2.0
@@ -136,10 +136,7 @@ def _limited_choices(
     while True:
         some, rest = in_order[:count], in_order[count:]
         choices, _, defects = _choices(query, some, rare=rare)
-        if query.is_inorder:
-            found, certain = _enough_in_order(choices, limit, _least_keys(rest))
-        else:
-            found, certain = _enough_in_any_order(choices, limit)
+        found, certain = _enough(choices, limit, _least_keys(rest), is_inorder=query.is_inorder)
         if certain >= limit or not rest:
             return found, certain, defects
         count *= _MORE_FILES
@@ -155,29 +152,13 @@ def _least_keys(files: Iterable[FileMetadata]) -> dict[str, bytes]:
     return found
 
 
-def _enough_in_any_order(choices: Iterable[Choice], limit: int) -> tuple[list[Choice], int]:
-    """Return the first choices and units that certainly have enough rows, and these rows' number."""
-    left = limit
-    found: list[Choice] = []
-    for choice in choices:
-        units = []
-        for unit in choice.units:
-            if left <= 0:
-                break
-            units.append(unit)
-            left -= unit.sure_rows
-        if units:
-            found.append(replace(choice, units=tuple(units)))
-        if left <= 0:
-            break
-    return found, min(limit, limit - left)
+def _enough(
+    choices: Iterable[Choice], limit: int, following: Mapping[str, bytes], *, is_inorder: bool
+) -> tuple[list[Choice], int]:
+    """Return the first choices and units that certainly have enough rows, and these rows' number.
 
-
-def _enough_in_order(choices: Iterable[Choice], limit: int, following: Mapping[str, bytes]) -> tuple[list[Choice], int]:
-    """Return the same for the first rows of the result.
-
-    Rows are certain if their keys are less than all keys of the units after them, and than the ``following`` ones of
-    their subset.
+    In order, only rows count whose keys are less than all keys of the units after them, and than the ``following``
+    ones of their subset.
     """
     left = limit
     found: list[Choice] = []
@@ -193,7 +174,9 @@ def _enough_in_order(choices: Iterable[Choice], limit: int, following: Mapping[s
                 if left <= 0:
                     break
                 units.append(unit)
-                if unit.sure_rows:
+                if not is_inorder:
+                    left -= unit.sure_rows
+                elif unit.sure_rows:
                     heappush(certain, (unit.greatest, unit.sure_rows))
                 while certain and certain[0][0] < after[number]:
                     left -= heappop(certain)[1]
@@ -345,8 +328,8 @@ def _await(
         first = chunk.range.start + (step - size) // 2
         ranges += [ByteRange(first + n * step, first + n * step + size) for n in range(apart)]
     planned = list(plan_requests(path, (choice.missing[0]._replace(range=r) for r in ranges), max_gap=cost.max_gap))
-    sure = likely * (math.ceil(units) / min(_APART, math.ceil(units)) if choice.drawn else 1)
-    requests, size_of_all = len(planned) * sure, sum(len(fetch.range) for fetch in planned) * sure
+    factor = likely * (math.ceil(units) / min(_APART, math.ceil(units)) if choice.drawn else 1)
+    requests, size_of_all = len(planned) * factor, sum(len(fetch.range) for fetch in planned) * factor
     awaited = Awaited(choice.metadata.file, group.ordinal, group.num_rows, requests, size_of_all, pages)
     index = _price_of(choice, choice.missing, cost) + cost.latency
     return awaited, index / _USES_OF_INDEX + cost.price(requests, size_of_all)

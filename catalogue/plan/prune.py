@@ -13,7 +13,7 @@ from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.key_intervals import KeyIntervals, is_lower_bound
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.surt import END
+from catalogue.surt.interval import END
 from catalogue.tables.crawl_table import FileMetadata
 
 PAGE_ROWS, PAGE_BYTES = 20_000, 1 << 20
@@ -152,9 +152,9 @@ def _missing_indexes(
     for chunk in chunks:
         name = chunk.column.name
         if with_bounds and chunk is key and chunk.column_index and not indexes.column_index:
-            yield Part(Purpose.COLUMN_INDEX, ordinal, name, chunk.column_index)
+            yield Part(Purpose.INDEX, ordinal, name, chunk.column_index)
         if chunk.offset_index and name not in indexes.offset_indexes:
-            yield Part(Purpose.OFFSET_INDEX, ordinal, name, chunk.offset_index)
+            yield Part(Purpose.INDEX, ordinal, name, chunk.offset_index)
 
 
 def key_indexes(metadata: FileMetadata, key: str, max_gap: int) -> Iterator[PlannedRequest]:

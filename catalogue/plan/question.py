@@ -52,7 +52,7 @@ def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False
         CatalogueError: if no index can answer.
     """
     columnar, refusals = indexes.columnar, indexes.refusals
-    by_cdx = _plan_by_cdx(indexes, indexes.cdx, query) if indexes.cdx and CDX not in refusals else None
+    by_cdx = _plan_by_cdx(indexes, query)
     if by_cdx is None:
         assert columnar  # noqa: S101 - one of them can answer
         return replace(columnar.plan(query), why=str(refusals.get(CDX, "")).partition(";")[0])
@@ -74,8 +74,10 @@ def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False
     return replace(by_columnar, why=why, other=by_cdx)
 
 
-def _plan_by_cdx(indexes: CrawlIndexes, cdx: CdxIndex, query: ResolvedQuery) -> CrawlPlan | None:
-    columnar = indexes.columnar
+def _plan_by_cdx(indexes: CrawlIndexes, query: ResolvedQuery) -> CrawlPlan | None:
+    columnar, cdx = indexes.columnar, indexes.cdx
+    if cdx is None or CDX in indexes.refusals:
+        return None
     try:
         return cdx.plan(query)
     except (QueryError, *UNUSABLE) as error:
@@ -165,8 +167,8 @@ class Question:
             plans.append(choose(self.indexes(crawl), replace(query, limit=left), explain=explain))
             left = None if left is None else left - plans[-1].certain
         plan = ReadPlan.of(query, self.cost, plans, self.unlisted)
-        # A limit may end the read early.
-        return self._divided(plan) if plan.blocks and not query.stops_early else plan
+        # A limit may end the read early; several connections do not help where requests are limited.
+        return plan if query.stops_early or self.cost.rate or not plan.blocks else self._divided(plan)
 
     def failed(self, plan: ReadPlan) -> list[str]:
         """Return the crawls whose planned index has failed since, such as in a count of the same query."""
@@ -188,11 +190,11 @@ class Question:
             CatalogueError: if no index can answer, there are too many blocks, or they were just replaced.
         """
         indexes = self.indexes(crawl)
-        plan = _plan_by_cdx(indexes, indexes.cdx, self.query) if indexes.cdx and CDX not in indexes.refusals else None
+        plan = _plan_by_cdx(indexes, self.query)
         if plan and plan.search and indexes.cdx:
             indexes.cdx.search(self.query)
             self.lists().save([crawl])
-            plan = _plan_by_cdx(indexes, indexes.cdx, self.query)
+            plan = _plan_by_cdx(indexes, self.query)
         refusal = indexes.refusals.get(CDX)
         if isinstance(refusal, QueryError | FileChanged):
             raise refusal

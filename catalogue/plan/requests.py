@@ -23,8 +23,7 @@ class Purpose(enum.Enum):
     CHUNK = "column chunk"
     DICTIONARY = "dictionary page"
     PAGES = "data page"
-    COLUMN_INDEX = "column index"
-    OFFSET_INDEX = "offset index"
+    INDEX = "page index"
 
 
 class Part(NamedTuple):
@@ -134,12 +133,10 @@ class Cost(NamedTuple):
         return int(self.request * self.bandwidth)
 
     def quickest(self, size: int) -> int:
-        """Return the size of the requests that read ``size`` bytes in the shortest time.
+        """Return the size of the requests that read ``size`` bytes in the shortest time, without a rate limit.
 
-        Without a rate limit, several connections have more bandwidth than one, which other estimates do not count.
+        Several connections have more bandwidth than one, which other estimates do not count.
         """
-        if self.rate:
-            return size
         several = sqrt(size / self.bandwidth / self.request) if self.request else self.connections
         return ceil(size / max(1, round(min(several, self.connections))))
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from catalogue.parquet.arrow_arrays import ascending, binaries, booleans, flags, least_and_greatest
 from catalogue.parquet.model import Bounds, Order
-from catalogue.surt import EVERYTHING, KeyInterval, covers, exact_interval
+from catalogue.surt.interval import EVERYTHING, KeyInterval, covers, exact_interval
 
 _FEW = 64
 """Maximum intervals for which comparing all keys is faster than searching each."""

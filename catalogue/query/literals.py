@@ -4,7 +4,6 @@ DuckDB imports pandas for a statement with a parameter, which takes longer than 
 """
 
 import re
-from collections.abc import Iterable
 
 
 def literal(value: object) -> str:
@@ -21,11 +20,6 @@ def literal(value: object) -> str:
         case list() | tuple():
             return f"[{', '.join(map(literal, value))}]"
     raise TypeError(type(value).__name__)
-
-
-def literals(values: Iterable[object]) -> str:
-    """Return an SQL list for ``IN`` and ``list_contains``."""
-    return literal([*values])
 
 
 def file_literal(path: object) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from catalogue.commoncrawl.crawls import AUTO, INDEXES
 from catalogue.query.arguments import column_name, comma_separated, flag, member_of, one_of, row_limit, several
 from catalogue.query.filters import languages, media_types, statuses, valid_time
-from catalogue.surt import Match
+from catalogue.surt.pattern import Match
 
 
 class Interface(Enum):

@@ -16,7 +16,8 @@ from catalogue.query.filters import Moment, Values, time_bounds
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.parameters import PARAMETERS
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery, check_columns
-from catalogue.surt import KeyInterval, Match, intersect, merge, parse_key_patterns
+from catalogue.surt.interval import KeyInterval, intersect, merge
+from catalogue.surt.pattern import Match, parse_key_patterns
 
 
 class QueryOptions(TypedDict, total=False):

@@ -45,10 +45,7 @@ class RandomOrder:
 
     def next(self, count: int) -> dict[RowGroupId, DrawnRows]:
         """Return the next rows; fewer than ``count`` once ``single`` rows are drawn."""
-        order = np.arange(self.drawn, min(self.drawn + count, self.single), dtype=np.float64)
-        numbers = self._draw(len(order))
-        place = np.argsort(numbers)
-        numbers, order = numbers[place], order[place]
+        numbers, order = self._draw(count)
         groups = np.searchsorted(self._ends, numbers, side="right")
         rows = numbers - (self._ends - self._sizes)[groups]
         found = {}
@@ -62,10 +59,7 @@ class RandomOrder:
     def rest(self) -> Iterator[dict[RowGroupId, DrawnRows]]:
         """Yield all other rows, some row groups at a time."""
         earlier = np.sort(self._drawn)
-        order = np.arange(self.drawn, self.single, dtype=np.float64)
-        single = self._draw(len(order))
-        by_number = np.argsort(single)
-        single, order = single[by_number], order[by_number]
+        single, order = self._draw(self.single)
         groups = zip(self._groups, self._sizes.tolist(), self._ends, strict=True)
         some: dict[RowGroupId, DrawnRows] = {}
         total = 0
@@ -89,13 +83,15 @@ class RandomOrder:
         if some:
             yield some
 
-    def _draw(self, count: int) -> np.ndarray:
+    def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of the next single rows, ascending, and their places in the random order."""
         start = self.drawn
-        self.drawn += count
-        while len(self._drawn) < start + count:
+        self.drawn = max(start, min(start + count, self.single))
+        while len(self._drawn) < self.drawn:
             # No more than missing, so that the order does not depend on how many are drawn at a time.
-            more = (self._random.random(start + count - len(self._drawn)) * self.rows).astype(np.int64)
+            more = (self._random.random(self.drawn - len(self._drawn)) * self.rows).astype(np.int64)
             _, first = np.unique(more, return_index=True)
             more = more[np.sort(first)]
             self._drawn = np.concatenate([self._drawn, more[~np.isin(more, self._drawn)]])
-        return self._drawn[start : start + count]
+        by_number = np.argsort(self._drawn[start : self.drawn])
+        return self._drawn[start + by_number], (start + by_number).astype(np.float64)

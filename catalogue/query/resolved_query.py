@@ -19,7 +19,7 @@ from catalogue.formatting import closest_name
 from catalogue.parquet.arrow_arrays import integer, joined, moment, positions, texts, true_positions
 from catalogue.parquet.model import ColumnChunk, Order, RowGroup, number
 from catalogue.query.key_intervals import KeyIntervals
-from catalogue.surt import EVERYTHING
+from catalogue.surt.interval import EVERYTHING
 
 _STATUS, _ONE = "fetch_status", integer(1, pa.int8())
 UNKNOWN = ("", "-", "unk")

@@ -113,7 +113,7 @@ def column_conditions(where: Where) -> tuple[Where, ...]:
         for part in [*_conjuncts(node["where_clause"])]:
             names = {name.casefold() for name in _columns(part)}
             columns = tuple(name for name in where.columns if name.casefold() in names)
-            if len(columns) == len(names) == 1 and _volatile(connection).isdisjoint(_functions(part)):
+            if len(columns) == len(names) == 1 and _volatile().isdisjoint(_functions(part)):
                 node["where_clause"] = part
                 tree = literal(json.dumps({"error": False, "statements": statements}))
                 ((sql,),) = connection.execute(f"SELECT json_deserialize_sql({tree})").fetchall()
@@ -140,26 +140,13 @@ def _functions(node: object) -> Iterator[str]:
             yield from _functions(value)
 
 
-_OF_A_VECTOR = ("vector_type",)
-"""Functions whose results depend on how DuckDB stores the other rows."""
-_volatile_functions: set[str] = set()
-
-
-def _volatile(connection: duckdb.DuckDBPyConnection) -> set[str]:
+@cache
+def _volatile() -> set[str]:
     """Return the functions whose results differ from row to row, such as ``random``."""
-    if not _volatile_functions:
-        sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability = 'VOLATILE'"
-        _volatile_functions.update(_OF_A_VECTOR, (name for (name,) in connection.execute(sql).fetchall()))
-    return _volatile_functions
-
-
-def matching_values(condition: Where, values: pa.Array, connection: duckdb.DuckDBPyConnection) -> np.ndarray:
-    """Return the positions of the values for which a condition on one column is true.
-
-    Raises:
-        QueryError: if it fails for a value.
-    """
-    return where_positions(condition, pa.table({condition.columns[0]: values}), connection)
+    sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability = 'VOLATILE'"
+    with connect() as connection:
+        found = {name for (name,) in connection.execute(sql).fetchall()}
+    return found | {"vector_type"}  # its result depends on how DuckDB stores the other rows
 
 
 def parse_conditions(query: "Query", newer: pa.Schema, dataset: Dataset) -> tuple[Where, Where | None, Where | None]:
@@ -191,7 +178,11 @@ def check_expression(sql: str) -> None:
 
 
 def where_positions(where: Where, rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> np.ndarray:
-    """Return the ascending positions of the rows for which the expression is true."""
+    """Return the ascending positions of the rows for which the expression is true.
+
+    Raises:
+        QueryError: if it fails for a row.
+    """
     position = _POSITION
     while position in where.columns:
         position += "'"

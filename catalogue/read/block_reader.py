@@ -27,7 +27,7 @@ from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Response, Source, differ
 from catalogue.source.parallel import map_in_order
-from catalogue.surt import END
+from catalogue.surt.interval import END
 
 _AT_ONCE = 256 << 10
 """Bytes of lines that are converted together; lines of a block of Common Crawl have more."""

@@ -21,7 +21,7 @@ def frame_of(table: pa.Table) -> "pd.DataFrame":
     """Convert to pandas; integers stay integers where values are missing, and times keep their zone."""
     import pandas as pd  # noqa: PLC0415 - takes longer to import than many a question to answer
 
-    # What pandas must be told, or a column of integers with a null in it becomes one of floats.
+    # By default, a column of integers with a null becomes one of floats.
     nullable = {
         pa.int16(): pd.Int16Dtype(),
         pa.int32(): pd.Int32Dtype(),

@@ -26,7 +26,7 @@ from catalogue.plan.plan import ReadPlan, sections
 from catalogue.query.key_intervals import as_bytes
 from catalogue.query.resolved_query import schema_of
 from catalogue.read.streams import BATCH_ROWS
-from catalogue.surt import END
+from catalogue.surt.interval import END
 
 
 class Piece(NamedTuple):

@@ -61,8 +61,7 @@ class LoadedRowGroup:
     def narrowed(self, rows: np.ndarray) -> "LoadedRowGroup":
         """Keep the pages that contain rows, given as ascending numbers."""
         columns = tuple(
-            read if read.index is None else replace(read, pages=_pages_of(read, read.index, rows))
-            for read in self.read.columns
+            replace(read, pages=_pages_of(read, read.index, rows)) if read.index else read for read in self.read.columns
         )
         around = (range(int(rows[0]), int(rows[-1]) + 1),) if len(rows) else ()
         return replace(self, read=replace(self.read, rows=around, columns=columns))
@@ -92,14 +91,9 @@ def _pages_of(read: ColumnRead, index: OffsetIndex, rows: np.ndarray) -> tuple[r
     at = 0
     while at < len(rows):
         page = bisect_right(index.first_rows, int(rows[at])) - 1
-        if runs and page == runs[-1].stop:
-            runs[-1] = range(runs[-1].start, page + 1)
-        else:
-            runs.append(range(page, page + 1))
-        at = int(rows.searchsorted(index.first_rows[page + 1]))
-    if read.later and read.with_ends:
-        return index.covering((index.rows(run) for run in runs), ends=True)
-    return tuple(runs)
+        runs.append(index.rows(range(page, page + 1)))
+        at = int(rows.searchsorted(runs[-1].stop))
+    return index.covering(runs, ends=read.later and read.with_ends)
 
 
 class Prefetcher:

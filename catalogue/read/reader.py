@@ -24,7 +24,7 @@ from catalogue.read.key_order import KeysLeft, Piece, leasts_after, result_of
 from catalogue.read.prefetch import IN_FLIGHT, Bundle, LoadedRowGroup, Prefetcher, bundle_sizes
 from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS, ReadEvents
 from catalogue.source.checks import Source
-from catalogue.surt import END
+from catalogue.surt.interval import END
 
 _FEW_ROWS = 1 << 12
 """Rows of a piece that take less time than a further piece."""
@@ -191,8 +191,6 @@ class _Reading:
             requests = plan_second_wave(group.file, group.read.ordinal, columns_later, self._plan.cost)
             later += [(group, fetch, self._arrivals.submit(fetch)) for fetch in requests]
         return Bundle(chosen, decided, rows, later)
-
-    # ---- their values ----
 
     def _rows(self, bundle: Bundle) -> Iterator[_Rows]:
         """Yield the rows of a bundle; after an error, those of its row groups one by one, or read again."""

@@ -27,7 +27,7 @@ from catalogue.settings import Settings, load_settings
 from catalogue.source.checks import Source
 from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
-from catalogue.surt import END
+from catalogue.surt.interval import END
 
 SLICE = 64 << 20
 """Bytes of a task: some seconds of work, and a table of modest size."""
@@ -96,8 +96,15 @@ def run(task: Task) -> Done[TaskRows]:
 
 
 def tasks(plan: ReadPlan, settings: Settings, *, size: int = SLICE) -> Iterator[Task]:
-    """Divide a plan into tasks of about ``size`` bytes; its page indexes have been fetched."""
-    return (Task(each, settings) for each in sliced(plan, size))
+    """Divide a plan whose page indexes have been fetched into tasks of about ``size`` bytes, in its order.
+
+    Row groups that share a request stay together.
+    """
+    for each in plan.crawls:
+        crawl = replace(each, counted=0, missing=(), defects=(), other=None)
+        for part, intervals in _parts(crawl, plan.query.intervals, size):
+            query = replace(plan.query, intervals=intervals)
+            yield Task(replace(plan, query=query, crawls=(part,), unlisted=()), settings)
 
 
 @dataclass(eq=False)
@@ -203,17 +210,6 @@ def _rows_of(
         for _ in range(part.plan.row_groups):
             events.done()
         yield rows
-
-
-def sliced(plan: ReadPlan, size: int) -> Iterator[ReadPlan]:
-    """Divide a plan whose page indexes have been fetched into parts of about ``size`` bytes, in its order.
-
-    Row groups that share a request stay together.
-    """
-    for each in plan.crawls:
-        crawl = replace(each, counted=0, missing=(), defects=(), other=None)
-        for part, intervals in _parts(crawl, plan.query.intervals, size):
-            yield replace(plan, query=replace(plan.query, intervals=intervals), crawls=(part,), unlisted=())
 
 
 def _parts(crawl: CrawlPlan, intervals: KeyIntervals, size: int) -> Iterator[tuple[CrawlPlan, KeyIntervals]]:

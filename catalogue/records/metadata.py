@@ -22,7 +22,7 @@ from catalogue.records.extract import MAX_ITEMS
 from catalogue.records.head import joined
 from catalogue.records.record import Record
 from catalogue.records.references import resolve
-from catalogue.surt import without_surplus_slashes
+from catalogue.surt.key import without_surplus_slashes
 
 _LED_TO = ("http:", "https:")
 _WITH_HOST = re.compile(

@@ -22,7 +22,7 @@ from catalogue.records.content_codings import Decoded, decode_body, remove_chunk
 from catalogue.records.head import HTTP, WARC, Head, Headers, parse_arc_head, parse_head
 from catalogue.records.media_type import Syntax, first_type, media_type, syntax_of
 from catalogue.records.text_decoding import DocumentCharset, find_charset
-from catalogue.surt import BLANKS
+from catalogue.surt.key import BLANKS
 
 MAX_INFLATED = 64 << 20
 """Bytes of a decompressed record."""

@@ -5,7 +5,9 @@ import re
 from catalogue.errors import QueryError
 from catalogue.records.charsets import UTF_8, encode
 from catalogue.records.record import Record
-from catalogue.surt import BLANKS, exact_keys, without_dots, without_surplus_slashes
+from catalogue.surt.equality import without_dots
+from catalogue.surt.key import BLANKS, without_surplus_slashes
+from catalogue.surt.pattern import exact_keys
 
 _LINE_ENDS = re.compile(r"[\t\n\r]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

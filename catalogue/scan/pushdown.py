@@ -14,17 +14,9 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import QueryError
 from catalogue.query.literals import literal
 from catalogue.scan.predicates import Combination, Comparison, Condition, conjuncts, recognized
-from catalogue.surt import (
-    END,
-    EVERYTHING,
-    KeyInterval,
-    Keys,
-    exact_interval,
-    intersect,
-    merge,
-    prefix_interval,
-    url_surtkeys,
-)
+from catalogue.surt.interval import END, EVERYTHING, KeyInterval, exact_interval, intersect, merge, prefix_interval
+from catalogue.surt.key import url_surtkeys
+from catalogue.surt.pattern import Keys
 
 _MAX_VALUES = 1000
 """Values of an ``in`` that is compared by SQL."""

@@ -37,7 +37,8 @@ from catalogue.records.record import Record, missing_body
 from catalogue.server.responses import error_answer, incomplete, json_bytes, run_query, service_of
 from catalogue.server.service import Service
 from catalogue.session import Session
-from catalogue.surt import Match, same_url
+from catalogue.surt.equality import same_url
+from catalogue.surt.pattern import Match
 
 _TIME_AND_FORM = re.compile(r"([0-9]{1,14})([a-z]+_)")
 _MAX_URL = 8192

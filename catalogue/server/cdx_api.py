@@ -21,7 +21,7 @@ from catalogue.server.memory import size_of
 from catalogue.server.responses import error_answer, incomplete, run_query, service_of
 from catalogue.server.service import Service
 from catalogue.session import Session
-from catalogue.surt import KeyInterval
+from catalogue.surt.interval import KeyInterval
 
 _FEW_LINES, _FEW_BYTES = 500, 500_000
 """Size of an answer that the thread of the event loop writes, in some milliseconds."""

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from catalogue.parquet.model import Bounds
-from catalogue.surt import KeyInterval, covers, intersect
+from catalogue.surt.interval import KeyInterval, covers, intersect
 
 BLOCK_ROWS = 3000
 """Captures of a block of the CDX index."""

@@ -14,7 +14,7 @@ from catalogue.cdx.lines import UNKNOWN_TYPE, Output, fields_of
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.parquet.arrow_arrays import texts
 from catalogue.query.filters import time_bounds
-from catalogue.surt import Match, Pattern, parse_pattern
+from catalogue.surt.pattern import Match, Pattern, parse_pattern
 
 _ALIASES = {
     "u": "url",

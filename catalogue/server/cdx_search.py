@@ -29,7 +29,8 @@ from catalogue.server.cdx_paging import BLOCK_ROWS, Mark, ResultBlock, ResultPag
 from catalogue.server.cdx_request import CdxRequest, apply_filters
 from catalogue.server.memory import Memory, size_of
 from catalogue.session import Session
-from catalogue.surt import KeyInterval, Match, merge
+from catalogue.surt.interval import KeyInterval, merge
+from catalogue.surt.pattern import Match
 
 _MAX_BLOCKS = 8
 """Results of more blocks are read as rows, without keeping their blocks."""

@@ -8,7 +8,7 @@ from typing import cast
 from catalogue.cdx.blocks import Block
 from catalogue.server.cdx_paging import ResultPage
 from catalogue.server.cdx_request import CdxRequest
-from catalogue.surt import KeyInterval
+from catalogue.surt.interval import KeyInterval
 
 MEMORY = 512 << 20
 _ENTRY, _INTERVAL, _LINE = 500, 300, 60

@@ -28,7 +28,7 @@ from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
 from catalogue.server.responses import check_memory
 from catalogue.session import Session
-from catalogue.surt import Match, parse_key_patterns
+from catalogue.surt.pattern import Match, parse_key_patterns
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1000
 MAX_PAGE = 100

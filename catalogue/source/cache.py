@@ -82,10 +82,9 @@ class RangeCache:
 
         If the folder exceeds the limit, evict the least recently used entries to nine tenths of it.
         """
-        if not 0 <= start < start + len(body):
-            return
         added = ByteRange(start, start + len(body))
-        if not self.can_store(pin, added) or self.is_cached(url, path, pin, added):
+        is_storable = is_strong(pin.etag) and added.end <= pin.size and len(added) <= self.limit // _LARGEST_SHARE
+        if not is_storable or self.is_cached(url, path, pin, added):
             return
         file = self._file(url, path, pin, added)
         digest = _digest(file, body)
@@ -104,9 +103,6 @@ class RangeCache:
         for entry in self._entries(url, path, pin):
             if any(entry.start < each.end and each.start < entry.end for each in ranges):
                 _remove(self._file(url, path, pin, entry))
-
-    def can_store(self, pin: FileVersion, added: ByteRange) -> bool:
-        return is_strong(pin.etag) and added.end <= pin.size and len(added) <= self.limit // _LARGEST_SHARE
 
     def _file(self, url: str, path: str, pin: FileVersion, entry: ByteRange) -> Path:
         return self._version(url, path, pin) / f"{entry.start}-{entry.end}"

@@ -164,7 +164,8 @@ class Request:
         return Unreachable(message)
 
     def _unsatisfiable(self, status: int, headers: Mapping[str, str], message: str) -> CatalogueError:
-        size = self._size(headers)
+        size = headers.get("content-range", "").rpartition("/")[2].strip()  # */size
+        size = size if _LENGTH.fullmatch(size) else ""
         # Some servers refuse suffixes, of all files or of those that are shorter.
         if isinstance(self.requested, SuffixRange) and status != 200 and size != "0":  # noqa: PLR2004
             if status == 500:  # noqa: PLR2004 - which may also be temporary, so it is requested again
@@ -176,12 +177,6 @@ class Request:
         if start or self.pin:
             return self.is_shorter()
         return NotParquet(f"{self.where} is not a Parquet file: it is empty")
-
-    @staticmethod
-    def _size(headers: Mapping[str, str]) -> str:
-        """Return the size of the file that ``Content-Range`` states in a refusal, ``*/size``."""
-        size = headers.get("content-range", "").rpartition("/")[2].strip()
-        return size if _LENGTH.fullmatch(size) else ""
 
     def is_shorter(self) -> FileChanged:
         return FileChanged(f"{self.where} is shorter than expected")
@@ -196,17 +191,14 @@ class Request:
                     while len(excerpt) < EXCERPT and (byte := read(1)):
                         excerpt += byte
             raise self.refuse(status, headers, excerpt.decode("utf-8", "replace"))
-        sent, total = self.check(headers, status)
+        sent, total = self._check(status, headers)
         response = self.response(read((len(sent) if sent else self.max_length) + 1), sent, total, headers)
         if _is_text(headers) and _PAGE.match(response.body):  # some servers send files of unknown types so
             raise self.refuse(status, headers, response.body[:EXCERPT].decode("utf-8", "replace"))
         return response
 
-    def check(self, headers: Mapping[str, str], status: int | None = None) -> tuple[ByteRange | None, int]:
-        """Check the headers of an expected response before the body is read; return its range and the size of the file.
-
-        The range is None and the size 0 if unknown.
-        """
+    def _check(self, status: int, headers: Mapping[str, str]) -> tuple[ByteRange | None, int]:
+        """Return the range of an expected response and the size of the file; None and 0 if they are unknown."""
         encoding = headers.get("content-encoding", "")
         codings = {coding.strip() for coding in encoding.lower().split(",")} - _NO_CODING
         if codings - ({"gzip", "x-gzip"} if self.where.endswith(".gz") else set()):

@@ -113,10 +113,6 @@ class RequestLimit:
         self.used = 0
         self._lock = Lock()
 
-    @property
-    def left(self) -> int:
-        return self.most - self.used
-
     @contextmanager
     def within(self, requests: int) -> Iterator[None]:
         """Allow at most this many further requests in a block."""

@@ -320,7 +320,7 @@ def get_tail(source: PoliteSource, path: str, length: int) -> Response:
     """Return the last ``length`` bytes of a file, or all of a shorter one.
 
     CloudFront may answer a suffix range with the complete file, and others refuse it. For such hosts, a request for the
-    first byte tells the file size, and a second one has an explicit range.
+    first byte returns the file size, and a second one has an explicit range.
     """
     ignores_suffixes = source.ignores_suffixes
     file_size = None
@@ -345,7 +345,7 @@ def get_tail(source: PoliteSource, path: str, length: int) -> Response:
 
 
 def explicit_tail(source: PoliteSource, path: str, length: int, file_size: int | None = None) -> Response:
-    """Do as ``get_tail`` without a suffix range; a request for the first byte tells an unknown ``file_size``."""
+    """Do as ``get_tail`` without a suffix range; a request for the first byte returns an unknown ``file_size``."""
     if file_size is None:
         first = source.get(path, ByteRange(0, 1))
         if not first.total_size:

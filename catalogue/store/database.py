@@ -125,7 +125,7 @@ class Store:
             StoreDamaged: if the value is damaged.
         """
         with self._exclusive_connection() as connection:
-            row = connection.execute(f'SELECT value FROM "{_valid(table)}" WHERE key = ?', [key]).fetchone()  # noqa: S608
+            row = connection.execute(f'SELECT value FROM "{table}" WHERE key = ?', [key]).fetchone()  # noqa: S608
         if row is None or (version and isinstance(row[0], bytes) and version_of(row[0]) != version):
             return None
         try:
@@ -147,14 +147,12 @@ class Store:
 
         Failures of the files, and page indexes of other versions, are removed.
         """
-        if not all(isinstance(key, str) for key, _ in values):  # SQLite accepts NULL, which no query finds
-            raise TypeError("keys of the store must be text")
         with self._exclusive_connection() as connection, self._transaction(COUNTERS.get(table)):
             run = connection.executemany
             if table == "files":
                 run('DELETE FROM "failures" WHERE key = ?', [(key,) for key, _ in values])
                 self._delete_other_indexes(values)
-            run(f'INSERT OR REPLACE INTO "{_valid(table)}" (key, value) VALUES (?, ?)', values)  # noqa: S608
+            run(f'INSERT OR REPLACE INTO "{table}" (key, value) VALUES (?, ?)', values)  # noqa: S608
 
     def delete(self, table: str, keys: Iterable[str]) -> None:
         """Remove keys, and page indexes of removed files, in one transaction."""
@@ -162,7 +160,7 @@ class Store:
         if not deleted:
             return
         with self._exclusive_connection() as connection, self._transaction(COUNTERS.get(table)):
-            connection.executemany(f'DELETE FROM "{_valid(table)}" WHERE key = ?', [(key,) for key in deleted])  # noqa: S608
+            connection.executemany(f'DELETE FROM "{table}" WHERE key = ?', [(key,) for key in deleted])  # noqa: S608
             if table == "files":
                 self._delete_indexes(deleted)
 
@@ -171,7 +169,7 @@ class Store:
         added = []
         with self._exclusive_connection() as connection, self._transaction("changes"):
             for table, key, value in rows:
-                query = f'INSERT OR IGNORE INTO "{_valid(table)}" (key, value) VALUES (?, ?)'  # noqa: S608
+                query = f'INSERT OR IGNORE INTO "{table}" (key, value) VALUES (?, ?)'  # noqa: S608
                 if connection.execute(query, [key, value]).rowcount:
                     added.append((table, key))
             connection.executemany(
@@ -250,10 +248,7 @@ class Store:
             if not indexes:
                 continue
             stored = decode(value)
-            row = self._connection.execute('SELECT value FROM "files" WHERE key = ?', [path]).fetchone()
-            before = None
-            with suppress(StoreDamaged):
-                before = decode(row[0]) if row else None
+            before = self.undamaged("files", path)
             if before is None:  # new, or damaged: then each page index states its version
                 for key in indexes:
                     query = 'SELECT value FROM "indexes" WHERE key = ?'
@@ -272,7 +267,7 @@ class Store:
 
     def count(self, table: str) -> int:
         with self._exclusive_connection() as connection:
-            return int(connection.execute(f'SELECT count(*) FROM "{_valid(table)}"').fetchone()[0])  # noqa: S608
+            return int(connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])  # noqa: S608
 
     def index_keys(self, path: str) -> list[str]:
         """Return the keys, ``path#row_group``, of a file's page indexes."""
@@ -287,20 +282,21 @@ class Store:
         SQLite numbers rows in the order of writes; a replaced row gets a new number. Where numbers may be used again,
         the store gets another identity; see ``state``.
         """
-        query = f'SELECT key, rowid FROM "{_valid(table)}" WHERE instr(key, ?) ORDER BY key'  # noqa: S608
+        query = f'SELECT key, rowid FROM "{table}" WHERE instr(key, ?) ORDER BY key'  # noqa: S608
         with self._exclusive_connection() as connection:
             return dict(connection.execute(query, [containing]).fetchall())
 
-    def versions(self, table: str, keys: Iterable[str]) -> dict[str, bytes]:
-        query = f"SELECT key, rowid, typeof(value) = 'blob' FROM \"{_valid(table)}\""  # noqa: S608
+    def versions(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """Return the digests of the values of files, by path."""
+        query = "SELECT key, rowid, typeof(value) = 'blob' FROM \"files\""
         versions = {}
         with self._exclusive_connection() as connection, snapshot(connection):
-            for key, row, is_blob in _rows_of(connection, query, keys):
+            for path, row, is_blob in _rows_of(connection, query, paths):
                 if not is_blob:
                     raise StoreDamaged(f"{self.path} is damaged; run: catalogue check --repair")
                 # substr() would read the complete value.
-                with connection.blobopen(table, "value", row, readonly=True) as value:
-                    versions[key] = version_of(value.read(1 + DIGEST_SIZE))
+                with connection.blobopen("files", "value", row, readonly=True) as value:
+                    versions[path] = version_of(value.read(1 + DIGEST_SIZE))
         return versions
 
     def state(self) -> str:
@@ -333,7 +329,7 @@ class Store:
             connection = open_to_read(self.path)[0]
             connection.text_factory = lambda text: text.decode(errors="replace")
         with closing(connection), disk_errors(self.path):
-            yield from connection.execute(f'SELECT key, value FROM "{_valid(table)}"')  # noqa: S608
+            yield from connection.execute(f'SELECT key, value FROM "{table}"')  # noqa: S608
 
     def size(self) -> int:
         return self.path.stat().st_size + self.log_size()
@@ -375,9 +371,3 @@ def _is_text(key: bytes) -> bool:
         return key.decode().isprintable()
     except UnicodeDecodeError:
         return False
-
-
-def _valid(table: str) -> str:
-    if table not in TABLES:
-        raise KeyError(table)
-    return table

@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from catalogue.cdx.block_file import StoredList
     from catalogue.cdx.known_lines import Fragment, KnownLines
 
-REQUESTED = "requested/"
-VALUES = "values/"
-"""Prefix of documents ``requested/CRAWL/SUBSET``: the user requested a harvest of that subset."""
+REQUESTED, VALUES = "requested/", "values/"
+"""Prefixes of documents ``requested/CRAWL/SUBSET`` and ``values/CRAWL``, of which a harvest was requested."""
 
 
 def stored_response(response: Response, source: PoliteSource, data: bytes | None = None) -> StoredFile:

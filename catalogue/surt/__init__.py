@@ -1,64 +1,7 @@
 """URLs to ``url_surtkey``, and patterns to intervals of keys."""
 
 from catalogue.errors import QueryError
-from catalogue.surt.equality import normal_url, same_url, similar_url, without_dots
-from catalogue.surt.interval import (
-    END,
-    EVERYTHING,
-    KeyInterval,
-    covers,
-    exact_interval,
-    intersect,
-    merge,
-    prefix_interval,
-    shared_prefix,
-    text_after,
-    text_from,
-)
-from catalogue.surt.key import BLANKS, NEWEST, canonical_host, newest_key, url_surtkeys, without_surplus_slashes
-from catalogue.surt.macros import MACROS, Macro
-from catalogue.surt.pattern import (
-    Keys,
-    Match,
-    Pattern,
-    exact_keys,
-    parse_key_pattern,
-    parse_key_patterns,
-    parse_pattern,
-)
-
-__all__ = [
-    "BLANKS",
-    "END",
-    "EVERYTHING",
-    "MACROS",
-    "NEWEST",
-    "KeyInterval",
-    "Keys",
-    "Macro",
-    "Match",
-    "Pattern",
-    "canonical_host",
-    "covers",
-    "exact_interval",
-    "exact_keys",
-    "intersect",
-    "merge",
-    "normal_url",
-    "parse_key_pattern",
-    "parse_key_patterns",
-    "parse_pattern",
-    "prefix_interval",
-    "same_url",
-    "shared_prefix",
-    "similar_url",
-    "text_after",
-    "text_from",
-    "url_surtkey",
-    "url_surtkeys",
-    "without_dots",
-    "without_surplus_slashes",
-]
+from catalogue.surt.key import url_surtkeys
 
 
 def url_surtkey(url: str) -> str:
@@ -69,4 +12,4 @@ def url_surtkey(url: str) -> str:
     """
     if not isinstance(url, str):  # checked outside of compiled modules, which raise TypeError
         raise QueryError(f"invalid URL of type {type(url).__name__}; use one text, such as https://example.com/page")
-    return newest_key(url)
+    return url_surtkeys(url)[0]

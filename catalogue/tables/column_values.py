@@ -99,7 +99,7 @@ class CrawlValues:
         return {self.places[number] for number in np.flatnonzero(refuted).tolist()}
 
     def _refuted(self, where: "Where", query: "ResolvedQuery") -> np.ndarray:
-        from catalogue.query.where import column_conditions, connect, matching_values
+        from catalogue.query.where import column_conditions, connect, where_positions
 
         fields = {field.name: field for field in (*query.table.schema, *query.newer)}
         refuted = np.zeros(len(self.places), bool)
@@ -110,7 +110,8 @@ class CrawlValues:
                 if column is None or field is None or not _has_kind(field.type, column.kind):
                     continue
                 try:
-                    matching = matching_values(condition, column.values.cast(field.type), connection)
+                    values = pa.table({name: column.values.cast(field.type)})
+                    matching = where_positions(condition, values, connection)
                 except (QueryError, pa.ArrowInvalid):  # a row that is read reports it
                     continue
                 refuted |= self.known(name) & ~column.flags(len(self.places), matching)

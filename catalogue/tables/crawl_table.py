@@ -32,10 +32,6 @@ _FOOTERS = 64
 """Footers in memory, of some 0.1 MB each."""
 
 
-def _no_indexes(_: int) -> Indexes | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class FileMetadata:
     """An index file with row groups that may match, and what is stored about it."""
@@ -45,7 +41,7 @@ class FileMetadata:
     """The value of the store, without the footer's bytes."""
     footer: Footer
     """The footer with these row groups; column chunks are decoded at first use."""
-    indexes: Callable[[int], Indexes | None] = field(default=_no_indexes, compare=False)
+    indexes: Callable[[int], Indexes | None] = field(default=lambda _: None, compare=False)
     """It returns the stored page indexes and bounds of a row group."""
     cached: tuple[ByteRange, ...] = ()
     drawn: Mapping[int, DrawnRows] | None = field(default=None, compare=False)

@@ -12,7 +12,7 @@ from catalogue.parquet.model import SIGNED, Bounds, Column, Footer, RowGroup
 from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.surt import text_after, text_from
+from catalogue.surt.interval import text_after, text_from
 from catalogue.tables.table_file import TableFile, decode_columns, digest_of, encode_columns
 
 _LIMIT = 1 << 63
@@ -104,7 +104,8 @@ def make_table(
 
     ``versions`` are the digests of the stored files, by path.
     """
-    rows = _reused(old, versions)
+    known = old.read_all().to_pylist() if old else []
+    rows = [row for row in known if versions.get(row["path"]) == row["version"]]
     digests: dict[int, tuple[Mapping[str, Column], str]] = {}  # by identity: files of a crawl share few schemas
     schemas = {**old.schemas} if old else {}
     undecodable: dict[str, str] = {}
@@ -138,11 +139,6 @@ def _decoded(store: Store, dataset: Dataset, path: str, version: bytes) -> Foote
         return None
     footer = examine_footer(stored.data, stored.size, dataset.key)
     return rows_of_footer(dataset.key, file, stored, version, footer)
-
-
-def _reused(old: TableFile | None, versions: Mapping[str, bytes]) -> list[dict[str, Any]]:
-    rows = old.read_all().to_pylist() if old else []
-    return [row for row in rows if versions.get(row["path"]) == row["version"]]
 
 
 def _find_bounds(rows: Sequence[dict[str, Any]], store: Store, key: str, schemas: Mapping[str, str]) -> None:

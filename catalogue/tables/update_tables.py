@@ -29,6 +29,8 @@ from catalogue.tables.table_file import (
     write_table,
 )
 
+_LONGEST_WAIT = 600.0
+"""Seconds for which another process may update the tables."""
 _MANY = 1000
 """Files from which on it takes some seconds to decode all."""
 
@@ -41,31 +43,27 @@ def update_tables(
     indexes: bool = False,
     decoded: Mapping[str, FooterRows] = MappingProxyType({}),
     values: Collection[str] = (),
-    busy_seconds: float = 600.0,
     notify: Callable[[str], None] = lambda _: None,
 ) -> TablesState:
     """Make tables that are missing, old or damaged; return their state.
 
     ``indexes`` demands all page indexes, and ``values`` the values of all stored dictionary pages of these crawls.
-    Footers with ``decoded`` rows need not be decoded again. ``busy_seconds`` is the longest wait for another process;
-    ``notify`` is called with a sentence if this takes long.
+    Footers with ``decoded`` rows need not be decoded again. ``notify`` is called with a sentence if this takes long.
 
     Raises:
         DiskFailed: if they cannot be written; the old ones stay.
         StoreLocked: if another process updates them for too long.
     """
-    with _writing(folder, busy_seconds):
+    with _writing(folder):
         if not (folder / STATE_NAME).exists() and (files := store.count("files")) >= _MANY:
             notify(f"making the tables of {files:,} stored files; later commands use them")
         state = fresh_state(folder, store, dataset.key, indexes=indexes)  # another process may have updated them
         return state if state and not values else _Update(folder, store, dataset, decoded, values).run()
 
 
-def remake_tables(
-    folder: Path, store: Store, dataset: Dataset, crawls: Collection[str] | None = None, *, busy_seconds: float = 600.0
-) -> None:
+def remake_tables(folder: Path, store: Store, dataset: Dataset, crawls: Collection[str] | None = None) -> None:
     """Make the tables of some crawls or of all again, without reading the old ones, and update the others."""
-    with _writing(folder, busy_seconds):
+    with _writing(folder):
         _Update(folder, store, dataset, {}, (), unread=crawls).run()
 
 
@@ -84,11 +82,11 @@ def damaged_tables(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _writing(folder: Path, busy_seconds: float) -> Iterator[None]:
-    waited = f"another process has been updating {folder} for {busy_seconds:,.0f} s; try again when it is done"
+def _writing(folder: Path) -> Iterator[None]:
+    waited = f"another process has been updating {folder} for {_LONGEST_WAIT:.0f} s; try again when it is done"
     try:
         make_folder(folder)
-        with exclusive_lock(folder.with_name(f"{folder.name}.lock"), waited, seconds=busy_seconds):
+        with exclusive_lock(folder.with_name(f"{folder.name}.lock"), waited, seconds=_LONGEST_WAIT):
             yield
     except OSError as error:
         if isinstance(error, CatalogueError):
@@ -147,7 +145,7 @@ class _Update:
         before = self._old.crawls.get(crawl) if self._old else None
         # In a backup of the store the same row may have another value.
         newest = max(files, key=files.__getitem__)
-        last = self._store.versions("files", [newest]).get(newest, b"")
+        last = self._store.versions([newest]).get(newest, b"")
         stored_files, stored_indexes = _digest(state.store_id, files, last), _digest(state.store_id, indexes)
         old = None
         if self._unread is not None and crawl not in self._unread:
@@ -165,7 +163,7 @@ class _Update:
                 found.values = self._write_values(crawl, old)
             state.schemas |= {name: self._old.schemas[name] for name in before.schemas}
             return found
-        made = make_table(self._store, self._dataset, self._store.versions("files", files), old, self._decoded)
+        made = make_table(self._store, self._dataset, self._store.versions(files), old, self._decoded)
         checksum = write_table(path, made.rows, made.schemas, state.store) if made.rows else 0
         values = self._write_values(crawl, TableFile(path)) if checksum else 0
         state.schemas |= made.schemas

@@ -17,7 +17,8 @@ import pytest
 from catalogue import QueryError
 from catalogue.errors import BadManifest, NotHarvested, UnknownCrawl
 from catalogue.selection import crawl_list
-from catalogue.surt import Keys, covers, parse_key_pattern
+from catalogue.surt.interval import covers
+from catalogue.surt.pattern import Keys, parse_key_pattern
 from tests.support.amounts import EXAMPLES
 from tests.support.archives import URL, warc
 from tests.support.commands import Command

@@ -15,7 +15,7 @@ import pytest
 from catalogue import Catalogue, Match, QueryError
 from catalogue.commoncrawl.datasets import Dataset, dataset_from_json, define_dataset, parse_path_list, path_columns
 from catalogue.errors import BadManifest, FormatError, UnknownCrawl
-from catalogue.surt import Keys, parse_key_pattern
+from catalogue.surt.pattern import Keys, parse_key_pattern
 from tests.support.commands import Command
 from tests.support.hosts import opened
 

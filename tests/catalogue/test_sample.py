@@ -24,7 +24,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.query.random_order import RandomOrder, RowGroupId
 from catalogue.session import Session
 from catalogue.settings import Settings
-from catalogue.surt import parse_pattern
+from catalogue.surt.pattern import parse_pattern
 from tests.read.test_answers import random_patterns
 from tests.support.amounts import EXAMPLES, in_part
 from tests.support.commands import Command

@@ -142,7 +142,7 @@ def test_rejects_unknown_settings(line: str, config: Config) -> None:
 )
 def test_recognizes_common_crawl_with_and_without_slash(source: str, *, expected: bool) -> None:
     settings = load_settings(source=source)
-    assert settings.asks_strangers == expected
+    assert settings.is_anonymous == expected
     assert settings.source == (DEFAULT_SOURCE if expected else source)
 
 

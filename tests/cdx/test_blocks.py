@@ -14,7 +14,7 @@ from catalogue.cdx.blocks import MAX_INFLATED, Block, FoundLines, line_starts
 from catalogue.cdx.cluster import BlockList, key_of, list_path, parse_blocks
 from catalogue.errors import BadCdx
 from catalogue.query.key_intervals import ALL_KEYS, Intervals
-from catalogue.surt import END, EVERYTHING, KeyInterval, exact_interval, merge, prefix_interval
+from catalogue.surt.interval import END, EVERYTHING, KeyInterval, exact_interval, merge, prefix_interval
 from tests.support.cdx_indexes import CdxIndex, find_lines, make_index
 
 CRAWL = "CC-MAIN-2022-33"

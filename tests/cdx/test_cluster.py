@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from catalogue.cdx.cluster import BlockList, BlockRead, parse_blocks, parse_pieces
 from catalogue.errors import BadCdx
 from catalogue.source.byte_ranges import ByteRange
-from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
+from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, prefix_interval
 from tests.support.block_lists import CRAWL
 from tests.support.cdx_indexes import make_index
 from tests.support.served_lists import BLOCKS, PATH, served
@@ -60,10 +60,6 @@ def test_merges_neighbouring_blocks_of_a_shard() -> None:
     ]
     assert [read.blocks for read in found.reads(range(5), max_length=1)] == [range(n, n + 1) for n in range(5)]
     assert found.reads(range(0)) == []
-
-
-def test_share_of_blocks_before_a_key() -> None:
-    assert [parsed().share(key) for key in (b"", b"com,a)/", b"com,b)/", b"com,b)/x", b"d")] == [0, 0, 0.2, 0.8, 1]
 
 
 @pytest.mark.parametrize("kept", [range(5), range(1, 5), range(4), range(1, 4)])

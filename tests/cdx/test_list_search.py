@@ -17,7 +17,7 @@ from catalogue.cdx.list_search import PROBE, USUAL, ClusterSearch, Predictor, pr
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import BadCdx, FileChanged
 from catalogue.source.byte_ranges import FileVersion
-from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
+from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, prefix_interval
 from tests.support.amounts import in_part
 from tests.support.block_lists import CRAWL
 from tests.support.cdx_indexes import CdxIndex

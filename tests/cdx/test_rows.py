@@ -15,7 +15,7 @@ from catalogue.cdx.lines import COLUMNS, lines_of
 from catalogue.cdx.rows import captures_of
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
-from catalogue.surt import EVERYTHING
+from catalogue.surt.interval import EVERYTHING
 from tests.support.amounts import in_soak, part_of
 from tests.support.cdx_indexes import CdxIndex
 

@@ -9,7 +9,7 @@ import pytest
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.harvest.next_steps import steps
-from catalogue.surt import Keys
+from catalogue.surt.pattern import Keys
 from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request

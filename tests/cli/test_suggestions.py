@@ -15,7 +15,7 @@ from catalogue.query.filters import languages, media_types
 from catalogue.query.resolved_query import check_columns
 from catalogue.selection import crawl_list, select_stored, stored_crawls
 from catalogue.settings import Settings
-from catalogue.surt import Match
+from catalogue.surt.pattern import Match
 from tests.cli.test_cli import sentence
 from tests.support.amounts import in_soak
 from tests.support.commands import Command

@@ -14,7 +14,7 @@ from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.query.literals import literal
-from catalogue.surt import parse_pattern
+from catalogue.surt.pattern import parse_pattern
 from tests.support.amounts import in_soak
 from tests.support.lakes import SUMS, Truth, ask_shell, in_order, needs_extensions, opened, questions
 

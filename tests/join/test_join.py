@@ -20,7 +20,9 @@ from catalogue.join.slices import Sizes
 from catalogue.progress import Report
 from catalogue.query.query import QueryOptions
 from catalogue.settings import Settings
-from catalogue.surt import Match, parse_pattern, same_url, url_surtkeys
+from catalogue.surt.equality import same_url
+from catalogue.surt.key import url_surtkeys
+from catalogue.surt.pattern import Match, parse_pattern
 from tests.support.amounts import EXAMPLES, in_part
 from tests.support.crawls import CRAWL, crawl_of, table
 

@@ -15,7 +15,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.errors import QueryError, StoreLocked, TooExpensive
 from catalogue.formatting import plural, size
-from catalogue.surt import Match
+from catalogue.surt.pattern import Match
 from tests.join.test_join import SMALL, Oracle, expected, of_result, refuse, run, texts_of
 from tests.support.amounts import in_part, in_soak
 from tests.support.faults import Fault, FaultServer, Kind, Script, only

@@ -21,7 +21,7 @@ from catalogue import Catalogue, url_surtkey
 from catalogue.errors import QueryError
 from catalogue.join.join import JoinQuery, join
 from catalogue.join.slices import Sizes
-from catalogue.surt import Match
+from catalogue.surt.pattern import Match
 from tests.join.test_join import refuse
 from tests.support.amounts import in_part
 from tests.support.commands import Command, ended

@@ -16,7 +16,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.join.joined import JoinEstimate
 from catalogue.progress import Progress
-from catalogue.surt import Match
+from catalogue.surt.pattern import Match
 from tests.join.test_join import Oracle, expected, hosts_of, of_result, run, texts_of
 from tests.support.amounts import in_part, in_soak
 from tests.support.executors import Recording

@@ -20,7 +20,7 @@ from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion
-from catalogue.surt import KeyInterval, exact_interval, prefix_interval
+from catalogue.surt.interval import KeyInterval, exact_interval, prefix_interval
 from tests.support.amounts import in_part
 from tests.support.crawls import CRAWL, crawl_of, table
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from catalogue.parquet.model import Bounds, Order
 from catalogue.query.key_intervals import Intervals, KeyBatches, KeyIntervals, SingleKeys
-from catalogue.surt import exact_interval, merge, prefix_interval
+from catalogue.surt.interval import exact_interval, merge, prefix_interval
 
 keys = st.text("ab/\x7fé", max_size=4).map(str.encode)
 

@@ -16,7 +16,8 @@ import catalogue
 from catalogue import Catalogue, Match
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.settings import Settings
-from catalogue.surt import Pattern, covers, parse_pattern
+from catalogue.surt.interval import covers
+from catalogue.surt.pattern import Pattern, parse_pattern
 from tests.support.amounts import EXAMPLES, in_part
 from tests.support.mirrors import whole_table
 

@@ -16,7 +16,7 @@ from catalogue import Catalogue
 from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.crawls import KEY_COLUMN, SUBSETS, newest_first
 from catalogue.settings import Settings
-from catalogue.surt import parse_pattern
+from catalogue.surt.pattern import parse_pattern
 from tests.read.test_answers import Scan, random_patterns
 from tests.support.amounts import COMPLETE, EXAMPLES, in_part
 from tests.support.crawls import BARE, CRAWL, crawl_of, harvest_footers, table

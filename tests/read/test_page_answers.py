@@ -17,7 +17,7 @@ from catalogue.plan.crawl_plan import PlannedRowGroup
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from catalogue.surt import parse_pattern
+from catalogue.surt.pattern import parse_pattern
 from tests.read.test_answers import Scan, in_order, random_patterns, rows_of, scan
 from tests.support.amounts import in_part
 from tests.support.page_indexes import encode_offset_index

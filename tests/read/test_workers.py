@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import catalogue
-from catalogue import Catalogue, errors
+from catalogue import Catalogue, ReadPlan, errors
 from catalogue.demo import LoopbackServer
 from catalogue.errors import CatalogueError, WorkersLost
 from catalogue.read.dask_cluster import machines_and_tasks
-from catalogue.read.workers import sliced
+from catalogue.read.workers import tasks
 from catalogue.settings import Settings
 from tests.support.amounts import in_part
 from tests.support.crawls import crawl_of, harvest_footers, table
@@ -33,12 +33,16 @@ QUESTIONS: list[dict[str, Any]] = [
 ]
 
 
+def sliced(plan: ReadPlan, size: int) -> list[ReadPlan]:
+    return [task.plan for task in tasks(plan, Settings(), size=size)]
+
+
 @in_part(3)
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_slices_make_the_requests_of_the_plan(harvested: Catalogue, question: dict[str, Any]) -> None:
     plan = harvested.captures(**question).fetch_indexes()
     for size in (1, 20_000, 10**9):
-        slices = list(sliced(plan, size))
+        slices = sliced(plan, size)
         reads = [(file.file.path, group.ordinal) for each in slices for file in each.files for group in file.row_groups]
         assert reads == [(file.file.path, group.ordinal) for file in plan.files for group in file.row_groups]
         requested = Counter(fetch for each in slices for wave in each.waves for fetch in wave)
@@ -54,7 +58,7 @@ def test_slices_read_all_blocks_once(columnar: Catalogue) -> None:
     plan = found.fetch_indexes()
     expected = [(read.path, read.range) for planned in plan.blocks for read in planned.reads]
     for size, count in ((1, len(expected)), (10**9, len(plan.blocks))):
-        slices = list(sliced(plan, size))
+        slices = sliced(plan, size)
         planned = (planned for each in slices for planned in each.blocks)
         assert [(read.path, read.range) for each in planned for read in each.reads] == expected
         assert [(fetch.path, fetch.range) for each in slices for wave in each.waves for fetch in wave] == expected
@@ -74,7 +78,7 @@ def test_row_groups_that_share_a_request_stay_together(tmp_path: Path) -> None:
         with catalogue.open(tmp_path / f"data{expected}", settings=settings) as cat:
             harvest_footers(cat)
             plan = cat.captures("*", columns=["url_surtkey"]).fetch_indexes()
-            assert len(list(sliced(plan, 1))) == expected
+            assert len(sliced(plan, 1)) == expected
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from catalogue.errors import QueryError
 from catalogue.records.record import read_record
 from catalogue.records.references import location_of, redirect_target
-from catalogue.surt import exact_keys
+from catalogue.surt.pattern import exact_keys
 from tests.support.archives import capture, warc
 
 URL = "https://example.com/dir/page?x=1"

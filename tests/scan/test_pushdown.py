@@ -11,7 +11,8 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.query.where import parse_where
 from catalogue.scan.pushdown import Pushdown, push_down
-from catalogue.surt import KeyInterval, exact_interval, merge, parse_pattern, prefix_interval
+from catalogue.surt.interval import KeyInterval, exact_interval, merge, prefix_interval
+from catalogue.surt.pattern import parse_pattern
 
 surtkey, url, host, status = (pl.col(name) for name in ("url_surtkey", "url", "url_host_name", "fetch_status"))
 domain, time, crawl = pl.col("url_host_registered_domain"), pl.col("fetch_time"), pl.col("crawl")

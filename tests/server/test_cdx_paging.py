@@ -21,7 +21,8 @@ from catalogue.server.cdx_request import parse_request
 from catalogue.server.cdx_search import CdxSearch
 from catalogue.server.memory import Memory
 from catalogue.settings import Settings
-from catalogue.surt import EVERYTHING, KeyInterval, covers, merge, parse_pattern
+from catalogue.surt.interval import EVERYTHING, KeyInterval, covers, merge
+from catalogue.surt.pattern import parse_pattern
 from tests.read.test_answers import scanned
 from tests.support.amounts import in_part
 from tests.support.crawls import CRAWL, crawl_of, table

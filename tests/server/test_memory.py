@@ -22,7 +22,7 @@ from catalogue.server.cdx_request import parse_request
 from catalogue.server.memory import Memory
 from catalogue.server.service import Service
 from catalogue.settings import Settings
-from catalogue.surt import EVERYTHING
+from catalogue.surt.interval import EVERYTHING
 from tests.server.conftest import INDEXES, requests
 from tests.support.amounts import in_part, in_soak
 from tests.support.crawls import CRAWL, crawl_of, table

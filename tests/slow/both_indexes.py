@@ -25,7 +25,8 @@ from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.demo.loopback import LoopbackServer
 from catalogue.errors import QueryError
 from catalogue.settings import Settings
-from catalogue.surt import merge, parse_pattern
+from catalogue.surt.interval import merge
+from catalogue.surt.pattern import parse_pattern
 from tests.support.synthetic_crawl import CRAWL, FREQUENT_URL, TRAPS, SyntheticCrawl, write_synthetic_crawl
 
 ROWS = 2_000_000

@@ -38,7 +38,7 @@ from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response
 from catalogue.store.stored_file import StoredFile
-from catalogue.surt import EVERYTHING, KeyInterval, exact_interval, prefix_interval
+from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, prefix_interval
 from catalogue.tables.crawl_table import FileMetadata
 from tests.support.crawls import CRAWL, index_path, write_manifest
 from tests.support.executors import Recording

@@ -43,7 +43,10 @@ from catalogue.server.cdx_search import select_lines
 from catalogue.server.search import Form, parse_form
 from catalogue.source.byte_ranges import content_range, parse_content_range
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode
-from catalogue.surt import Keys, Match, Pattern, covers, parse_key_pattern, parse_pattern, url_surtkey, url_surtkeys
+from catalogue.surt import url_surtkey
+from catalogue.surt.interval import covers
+from catalogue.surt.key import url_surtkeys
+from catalogue.surt.pattern import Keys, Match, Pattern, parse_key_pattern, parse_pattern
 from tests.support.mutators import damage
 from tests.support.prefix_indexes import index_bytes, url_key
 

@@ -268,8 +268,6 @@ def test_numbers_rows_in_the_order_of_writes(store: Store) -> None:
     assert store.state().partition(":")[0] == state.partition(":")[0]
     store.delete("files", ["c"])  # SQLite gives the next row the number of the last one
     assert store.state().partition(":")[0] != state.partition(":")[0]
-    with pytest.raises(TypeError):
-        store.put("files", [("b", stored_file(b"4")), (5, stored_file(b"5"))])  # type: ignore[list-item]
 
 
 def test_facts_do_not_change_the_state_and_may_be_damaged(store: Store, path: Path) -> None:

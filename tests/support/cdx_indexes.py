@@ -14,7 +14,7 @@ from catalogue.cdx.blocks import FoundLines, inflate_blocks
 from catalogue.cdx.cluster import BlockList, BlockRead, index_folder, list_path, parse_blocks, shards_path
 from catalogue.cdx.lines import lines_of
 from catalogue.query.key_intervals import Intervals, KeyIntervals
-from catalogue.surt import KeyInterval
+from catalogue.surt.interval import KeyInterval
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ from benchmarks.zipnum import blocks
 from catalogue.cdx.lines import FIELDS
 from catalogue.commoncrawl.crawls import COLLINFO, SUBSETS
 from catalogue.commoncrawl.schema import SCHEMA
-from catalogue.surt import KeyInterval, url_surtkey
+from catalogue.surt import url_surtkey
+from catalogue.surt.interval import KeyInterval
 from tests.support.cdx_indexes import index_of, replace_index
 from tests.support.crawls import write_manifest
 

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 import catalogue
 from catalogue.query.literals import literal
-from catalogue.surt import MACROS, KeyInterval, covers, parse_pattern, url_surtkey
+from catalogue.surt import url_surtkey
+from catalogue.surt.interval import KeyInterval, covers
+from catalogue.surt.macros import MACROS
+from catalogue.surt.pattern import parse_pattern
 from tests.support.amounts import in_part
 
 

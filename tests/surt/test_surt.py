@@ -15,8 +15,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from catalogue.errors import QueryError
-from catalogue.surt import Match, covers, exact_keys, normal_url, parse_pattern, same_url, url_surtkey, url_surtkeys
-from catalogue.surt.key import keys_of, plain_key, split
+from catalogue.surt import url_surtkey
+from catalogue.surt.equality import normal_url, same_url
+from catalogue.surt.interval import covers
+from catalogue.surt.key import keys_of, plain_key, split, url_surtkeys
+from catalogue.surt.pattern import Match, exact_keys, parse_pattern
 
 DATA = Path(__file__).parents[1] / "data"
 SESSION = "9682993c8daa2c5497996114facdc805"

@@ -7,20 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.errors import QueryError
-from catalogue.surt import (
+from catalogue.surt import url_surtkey
+from catalogue.surt.interval import (
     EVERYTHING,
     KeyInterval,
-    Match,
-    Pattern,
     covers,
     exact_interval,
     merge,
-    parse_pattern,
     prefix_interval,
     text_after,
     text_from,
-    url_surtkey,
 )
+from catalogue.surt.pattern import Match, Pattern, parse_pattern
 from tests.surt.test_surt import HOSTS, LABELS, PATH_TEXT, SESSION
 
 BYTES_NEAR_TEXT = st.one_of(

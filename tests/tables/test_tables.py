@@ -18,7 +18,7 @@ from catalogue.parquet.model import Bounds, Footer, Order
 from catalogue.query.key_intervals import Intervals
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from catalogue.surt import KeyInterval, merge
+from catalogue.surt.interval import KeyInterval, merge
 from catalogue.tables.crawl_table import FileMetadata
 from catalogue.tables.stored_crawls import StoredCrawls
 from tests.support.footers import confused, made, small_file
@@ -63,7 +63,7 @@ def test_tables_have_what_the_footers_have(tmp_path: Path, mirrored: dict[str, S
                 table = tables.table(crawl)
                 assert table
                 paths, versions = (each.to_pylist() for each in table.columns(subset, ["path", "version"]).columns)
-                assert dict(zip(paths, versions, strict=True)) == store.versions("files", paths)
+                assert dict(zip(paths, versions, strict=True)) == store.versions(paths)
 
 
 OPTIONS: list[dict[str, Any]] = [
