@@ -36,6 +36,7 @@ _COMPARISONS = {
 _LONGEST_NUMBER = 40
 _POSITION = " position"
 """A column of row numbers; no expression may use this name."""
+_RECORD_ID = "warc_record_id"
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "INTEGER_LITERAL"}
 _MORE_THAN_A_ROW = {
     "SUBQUERY": "a query",
@@ -82,6 +83,8 @@ def parse_where(sql: str, newer: pa.Schema | None = None, table: Dataset = COMMO
         with _bounded_depth():
             expression = _parse(sql, connection)
             columns = _named(dict.fromkeys(_columns(expression)), sql, known, table)
+            if table == COMMON_CRAWL:
+                _check_bytes(expression)
             where = Where(sql, columns, tuple(_conditions(expression, table)))
         _check(where, known, connection)
     return where
@@ -284,6 +287,18 @@ def _columns(node: object) -> Iterator[str]:
             yield from _columns(value)
 
 
+def _check_bytes(node: object) -> None:
+    """Refuse to compare bytes with text, which is never equal to them."""
+    if isinstance(node, dict):
+        parts = [part for each in node.values() for part in (each if isinstance(each, list) else [each])]
+        names = [part["column_names"][-1] for part in parts if isinstance(part, dict) and "column_names" in part]
+        if _RECORD_ID in map(str.casefold, names) and any(isinstance(_constant(part), bytes) for part in parts):
+            example = "'019d6d22-0000-7000-8000-000000000001'"
+            raise QueryError(f"{_RECORD_ID} is bytes; write {_RECORD_ID}::UUID = {example}")
+        for part in parts:
+            _check_bytes(part)
+
+
 def _conditions(node: dict[str, Any], table: Dataset) -> Iterator[Condition]:
     match node:
         case {"type": "CONJUNCTION_AND", "children": children}:
@@ -312,9 +327,6 @@ def _condition(column: object, operator: str, values: list[object], table: Datas
         ):
             constants = [_constant(value) for value in values]
             kind = table.schema.field(name).type
-            is_bytes = table == COMMON_CRAWL and pa.types.is_binary(kind)
-            if is_bytes and any(isinstance(constant, bytes) for constant in constants):
-                raise QueryError(f"{name} is bytes; write {name}::UUID = '019d6d22-0000-7000-8000-000000000001'")
             own = int if pa.types.is_integer(kind) else bytes if pa.types.is_string(kind) else None
             if own and constants and all(isinstance(constant, own) for constant in constants):
                 yield Condition(name, operator, tuple(constants))  # type: ignore[arg-type]
