@@ -213,5 +213,6 @@ def test_commands_work_while_the_host_of_the_list_is_away(command: Command, mirr
             frame = cat.scan(page, crawls=f"{crawl}..").filter(pl.col("crawl") < crawl)
             with pytest.warns(IncompleteAnswer, match="other crawls may exist"):
                 assert frame.select("url").collect().height == 0
-        assert here("harvest", "--crawl", "latest", "--dry-run").status == 0
+        harvested = here("harvest", "--crawl", "latest")
+        assert (harvested.status, "collinfo.json" in harvested.err.splitlines()[-2]) == (1, True)
         assert here("status").status == 0
