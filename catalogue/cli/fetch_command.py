@@ -214,6 +214,7 @@ def fetch(
                 catalogue, options, parameters | {"columns": record_columns(catalogue, records.form)}, budget
             )
             rows, missing = budget.approve(captures, options).to_arrow(), captures.plan.missing
+            options.note(captures.plan.warnings)
         about = " ".join([*parameters["patterns"], *parameters["crawls"]]) or (file.name if file else "")
         complete = records.fetch(options, catalogue, rows, budget, about=f"captures of {about}", json_=json_)
     return report_incomplete("the captures may be incomplete", missing) or int(not complete)

@@ -194,8 +194,7 @@ def query(
                 recorder.add_footers(catalogue.session, found.plan.index_files)
                 described = {name: value for name, value in parameters.items() if value and name not in NOT_OF_QUERY}
                 recorder.write(receipt, path, described, missing)
-    for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
-        options.say(f"note: {warning}")
+    options.note(warning for plan in plans for warning in plan.warnings)
     return report_incomplete("the answer may be incomplete", missing)
 
 

@@ -128,6 +128,7 @@ def sample(
             complete = True
     if drawn.found < drawn.size:
         warn(drawn.shortfall)
+    options.note(drawn.notes)
     report_incomplete("the sample is incomplete", drawn.missing)
     return int(not (complete and drawn.complete))
 

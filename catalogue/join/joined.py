@@ -64,6 +64,9 @@ class Joined(ReprMixin):
     other_urls: int = 0
     """Rows with captures of other URLs with the same key, since the URL of the list has none."""
 
+    notes: tuple[str, ...] = ()
+    """Sentences about conditions on columns that old crawls lack."""
+
     @property
     def complete(self) -> bool:
         """Whether everything was read that can match."""
@@ -105,6 +108,7 @@ class Joined(ReprMixin):
             yield "of other URLs", f"{plural(self.other_urls, 'row')}; see the column exact"
 
     def _notes(self) -> Iterator[str]:
+        yield from (f"Note: {note}" for note in self.notes)
         yield from (f"The result may be incomplete: {problem}" for problem in self.problems)
 
 

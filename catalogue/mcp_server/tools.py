@@ -289,7 +289,7 @@ def sample(arguments: models.SampleArguments, call: "Calls") -> models.SampleAns
         batches = drawn.batches(lambda planned: call.check(planned, most))
         rows = [row for batch in batches for row in batch.to_pylist()]
     kept = _bounded(rows, call)
-    notes = [*call.notes, *drawn.missing]
+    notes = [*call.notes, *drawn.notes, *drawn.missing]
     if len(kept) < len(rows):
         notes.append(f"only the first {len(kept)} captures fit into the answer; draw fewer, or fewer columns")
     elif len(rows) < arguments.size:
