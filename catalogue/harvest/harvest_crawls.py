@@ -179,7 +179,8 @@ def harvest_crawls(
                 except UnknownCrawl as error:
                     if crawl in words:
                         raise
-                    session.notify(str(error))  # a list of crawls runs ahead of their index
+                    # A list of crawls runs ahead of their index.
+                    outcomes.append(Harvested(Progress(crawl, 0, 0), failures={crawl: str(error)}, index=of_index))
                 except BaseException:
                     with suppress(CatalogueError):  # the first error is raised
                         update_tables(session, decoded)  # so that the next query does not wait for it
