@@ -1,7 +1,7 @@
 """``catalogue fetch``, and the output of records for ``sample --fetch``."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -84,9 +84,20 @@ class RecordOutput:
             raise QueryError(f"the name of a file with {self.form} ends in {suffix}; {self.output} does not")
 
     def fetch(
-        self, options: Common, catalogue: "Catalogue", captures: "pa.Table", budget: Budget, *, about: str, json_: bool
+        self,
+        options: Common,
+        catalogue: "Catalogue",
+        captures: "pa.Table",
+        budget: Budget,
+        missing: Sequence[str],
+        *,
+        about: str,
+        json_: bool,
     ) -> bool:
-        """Fetch records with the rest of the budget; return whether none failed. Without an output, print the cost."""
+        """Fetch records with the rest of the budget; return whether none failed. Without an output, print the cost.
+
+        JSON has the sentences about ``missing`` captures.
+        """
         if self.output is None:
             _show_estimate(catalogue.fetch_estimate(captures), json_=json_)
             return True
@@ -108,7 +119,8 @@ class RecordOutput:
                 agree=agree,
             )
         if json_:
-            as_json(asdict(done) | {"failed": _reasons(done.failed), "undecoded": _reasons(done.undecoded)})
+            reasons = {"failed": _reasons(done.failed), "undecoded": _reasons(done.undecoded)}
+            as_json(asdict(done) | reasons | {"missing": missing})
         else:
             folder = (self.output or "").rstrip("/").removesuffix(Path(self.output or "").name)
             where = (
@@ -216,7 +228,7 @@ def fetch(
             rows, missing = budget.approve(captures, options).to_arrow(), captures.plan.missing
             options.note(captures.plan.warnings)
         about = " ".join([*parameters["patterns"], *parameters["crawls"]]) or (file.name if file else "")
-        complete = records.fetch(options, catalogue, rows, budget, about=f"captures of {about}", json_=json_)
+        complete = records.fetch(options, catalogue, rows, budget, missing, about=f"captures of {about}", json_=json_)
     return report_incomplete("the captures may be incomplete", missing) or int(not complete)
 
 

@@ -284,4 +284,4 @@ def old_index(
                 fields = {"url": found.url, "filename": found.filename, "offset": found.offset, "length": found.length}
                 sys.stdout.write(f"{json.dumps(fields)}\n")
                 count += 1
-    options.say(plural(count, "capture"))
+    options.say(plural(count, "capture") + ("; there may be more, beyond --limit" if count == limit else ""))

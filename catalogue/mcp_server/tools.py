@@ -124,7 +124,7 @@ def query(arguments: models.QueryArguments, call: "Calls") -> models.CapturesAns
     if more:
         again = "call query again with next_offset" if after <= models.MAX_OFFSET else _NO_MORE
         reason = f"reading stopped when the answer had enough captures; {again}"
-        not_read = [models.NotRead(crawls=names, reason=reason)]
+        not_read = [models.NotRead(crawls=names, reason=reason), *incomplete]
     skipped = {crawl for each in not_read for crawl in each.crawls}
     read = [crawl for crawl in names if crawl not in skipped]
     having = {row["crawl"] for row in rows}

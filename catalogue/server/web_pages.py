@@ -256,6 +256,8 @@ async def _search(request: Request) -> Response:
         return page(status, headers, failure=f"{message}.", retry_after=int(headers.get("Retry-After", "0")))
     if as_csv and found["rows"] is not None:
         headers = {"Content-Disposition": 'attachment; filename="captures.csv"', **incomplete(found["plan"].missing)}
+        if found["more"]:
+            headers["Link"] = f'<{form.address("/search.csv", page=str(form.page + 1))}>; rel="next"'
         return Response(to_csv(found["rows"], found["columns"]), headers={**_FIXED, **headers}, media_type="text/csv")
     return page(422 if as_csv else 200, **_result(form, query, found))
 

@@ -43,6 +43,9 @@ def test_finds_the_same_as_python_also_as_csv(site: str, harvested: Catalogue, c
     texts = [{name: "" if value is None else f"{value}" for name, value in to_json(row).items()} for row in table]
     assert list(csv.DictReader(StringIO(answer.text))) == texts
     assert answer.text.splitlines()[0] == ",".join(names)
+    start = get(site, f"/search.csv?url=example.com/*&crawl={crawl}&limit=3&order=key")
+    following = get(site, start.headers["link"].removeprefix("<").partition(">")[0])
+    assert [*csv.DictReader(StringIO(start.text)), *csv.DictReader(StringIO(following.text))] == texts[:6]
     for given in (f"?url=foo*bar&crawl={crawl}", ""):
         page(get(site, f"/search.csv{given}"), 400).one("p", class_="problem")
 
