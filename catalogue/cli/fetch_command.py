@@ -1,7 +1,7 @@
 """``catalogue fetch``, and the output of records for ``sample --fetch``."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -57,6 +57,8 @@ class RecordOutput:
     """Empty if captures are written instead."""
     main_content: bool
     max_size: str | None
+    missing: tuple[str, ...] = ()
+    """Sentences about captures that may be missing."""
 
     def check(self, *, json_: bool) -> None:
         if self.main_content and self.form not in {"text", "parquet"}:
@@ -84,20 +86,9 @@ class RecordOutput:
             raise QueryError(f"the name of a file with {self.form} ends in {suffix}; {self.output} does not")
 
     def fetch(
-        self,
-        options: Common,
-        catalogue: "Catalogue",
-        captures: "pa.Table",
-        budget: Budget,
-        missing: Sequence[str],
-        *,
-        about: str,
-        json_: bool,
+        self, options: Common, catalogue: "Catalogue", captures: "pa.Table", budget: Budget, *, about: str, json_: bool
     ) -> bool:
-        """Fetch records with the rest of the budget; return whether none failed. Without an output, print the cost.
-
-        JSON has the sentences about ``missing`` captures.
-        """
+        """Fetch records with the rest of the budget; return whether none failed. Without an output, print the cost."""
         if self.output is None:
             _show_estimate(catalogue.fetch_estimate(captures), json_=json_)
             return True
@@ -120,7 +111,7 @@ class RecordOutput:
             )
         if json_:
             reasons = {"failed": _reasons(done.failed), "undecoded": _reasons(done.undecoded)}
-            as_json(asdict(done) | reasons | {"missing": missing})
+            as_json(asdict(done) | reasons | {"missing": self.missing})
         else:
             folder = (self.output or "").rstrip("/").removesuffix(Path(self.output or "").name)
             where = (
@@ -228,7 +219,8 @@ def fetch(
             rows, missing = budget.approve(captures, options).to_arrow(), captures.plan.missing
             options.note(captures.plan.warnings)
         about = " ".join([*parameters["patterns"], *parameters["crawls"]]) or (file.name if file else "")
-        complete = records.fetch(options, catalogue, rows, budget, missing, about=f"captures of {about}", json_=json_)
+        records = replace(records, missing=missing)
+        complete = records.fetch(options, catalogue, rows, budget, about=f"captures of {about}", json_=json_)
     return report_incomplete("the captures may be incomplete", missing) or int(not complete)
 
 

@@ -120,7 +120,8 @@ def sample(
 
             rows = pa.Table.from_batches(batches, drawn.schema)
             about = f"a sample of {' '.join([*parameters['patterns'], *parameters['crawls']])}, seed {drawing['seed']}"
-            complete = records.fetch(options, catalogue, rows, budget, drawn.missing, about=about, json_=json_)
+            records = replace(records, missing=drawn.missing)
+            complete = records.fetch(options, catalogue, rows, budget, about=about, json_=json_)
         else:
             columns = bool(parameters["columns"]) or options.table is not None
             write(batches, drawn.schema, chosen, path, chosen_columns=columns)

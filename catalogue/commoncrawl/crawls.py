@@ -45,8 +45,6 @@ _SHORT_NAME = re.compile(r"[0-9]{4}-[0-9]{2,4}(?:-[a-z][a-z0-9]*)?")
 STORED = "stored"
 _WORDS = ("latest", "all", STORED)
 _OPEN_END = re.compile(r"\.\.latest$", re.IGNORECASE)
-
-
 _NEWS = "CC-NEWS"
 _NO_NEWS = f"{_NEWS} has no index; crawl-data/{_NEWS}/2024/05/warc.paths.gz lists the WARC files of a month"
 

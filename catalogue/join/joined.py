@@ -63,7 +63,6 @@ class Joined(ReprMixin):
     """Bytes of the next of these."""
     other_urls: int = 0
     """Rows with captures of other URLs with the same key, since the URL of the list has none."""
-
     notes: tuple[str, ...] = ()
     """Sentences about conditions on columns that old crawls lack."""
 

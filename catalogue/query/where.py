@@ -36,7 +36,6 @@ _COMPARISONS = {
 _LONGEST_NUMBER = 40
 _POSITION = " position"
 """A column of row numbers; no expression may use this name."""
-_RECORD_ID = "warc_record_id"
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "INTEGER_LITERAL"}
 _MORE_THAN_A_ROW = {
     "SUBQUERY": "a query",
@@ -289,14 +288,13 @@ def _columns(node: object) -> Iterator[str]:
 
 def _check_bytes(node: object) -> None:
     """Refuse to compare bytes with text, which is never equal to them."""
-    if isinstance(node, dict):
-        parts = [part for each in node.values() for part in (each if isinstance(each, list) else [each])]
-        names = [part["column_names"][-1] for part in parts if isinstance(part, dict) and "column_names" in part]
-        if _RECORD_ID in map(str.casefold, names) and any(isinstance(_constant(part), bytes) for part in parts):
-            example = "'019d6d22-0000-7000-8000-000000000001'"
-            raise QueryError(f"{_RECORD_ID} is bytes; write {_RECORD_ID}::UUID = {example}")
-        for part in parts:
-            _check_bytes(part)
+    parts = [*node.values()] if isinstance(node, dict) else node if isinstance(node, list) else []
+    names = (part["column_names"][-1].casefold() for part in parts if isinstance(part, dict) and "column_names" in part)
+    if "warc_record_id" in names and any(isinstance(_constant(part), bytes) for part in parts):
+        example = "warc_record_id::UUID = '019d6d22-0000-7000-8000-000000000001'"
+        raise QueryError(f"warc_record_id is bytes; write {example}")
+    for part in parts:
+        _check_bytes(part)
 
 
 def _conditions(node: dict[str, Any], table: Dataset) -> Iterator[Condition]:

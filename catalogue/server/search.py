@@ -152,8 +152,7 @@ def run_search(session: Session, form: Form, query: Query, *, as_csv: bool = Fal
     table = None
     with suppress(TooExpensive):
         table = pa.Table.from_batches(captures.batches(warn=False), captures.schema)
-    rows_of = _sorted if as_csv else _shown
-    shown = None if table is None else rows_of(table.slice(start, form.limit), form["order"])
+    shown = None if table is None else _sorted(table.slice(start, form.limit), form["order"])
     plan = captures.plan
     read = [each.crawl for each in plan.crawls if each.files or each.awaited]
     of_files = [rows[crawl] for crawl in crawls if crawl in rows]
@@ -191,14 +190,10 @@ def to_csv(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> str:
 
 def record_path(row: Mapping[str, Any], form: str) -> str:
     """Return the path of a record as ``id_``, ``text_``, ``meta_`` or ``warc_``; empty if browsers would change it."""
-    path = row["url"].partition("?")[0]
-    if row["time"] is None or not _HAS_HOST.match(path) or _DOT_SEGMENT.search(path):
+    path = (row["url"] or "").partition("?")[0]
+    if row["fetch_time"] is None or not _HAS_HOST.match(path) or _DOT_SEGMENT.search(path):
         return ""
-    return f"/{row['crawl']}/{format_timestamp(row['time'])}{form}/{quote(row['url'], safe=_UNQUOTED)}"
-
-
-def _shown(table: pa.Table, order: str) -> list[dict[str, Any]]:
-    return [*map(_row, _sorted(table, order))]
+    return f"/{row['crawl']}/{format_timestamp(row['fetch_time'])}{form}/{quote(row['url'], safe=_UNQUOTED)}"
 
 
 def _sorted(table: pa.Table, order: str) -> list[dict[str, Any]]:
@@ -208,16 +203,3 @@ def _sorted(table: pa.Table, order: str) -> list[dict[str, Any]]:
     if order == "newest":
         found.sort(key=lambda row: (format_timestamp(row["fetch_time"]), row["crawl"]), reverse=True)
     return found
-
-
-def _row(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "crawl": row["crawl"],
-        "subset": row["subset"],
-        "time": row["fetch_time"],
-        "url": row["url"] or "",
-        "status": row["fetch_status"],
-        "mime": row["content_mime_detected"] or row["content_mime_type"],
-        "languages": row["content_languages"],
-        "length": row["warc_record_length"],
-    }
