@@ -1,5 +1,6 @@
 """The result of a join."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first, subset_place
+from catalogue.errors import IncompleteAnswer
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 
 if TYPE_CHECKING:
@@ -84,7 +86,9 @@ class Joined(ReprMixin):
         return files_in_order(self.output) if self.output.is_dir() else [self.output]
 
     def to_arrow(self) -> pa.Table:
-        """Return all rows as an Arrow table."""
+        """Return all rows as an Arrow table; warn if some may be missing."""
+        for sentence in (*self.problems, *self.notes):
+            warnings.warn(sentence, IncompleteAnswer, stacklevel=2)
         return pa.concat_tables(pq.read_table(path) for path in self.files)
 
     def to_pandas(self) -> "pd.DataFrame":
