@@ -284,7 +284,7 @@ class Captures(ReprMixin):
                 lists.save_versions()
 
     def _warn(self) -> None:
-        for problem in self.plan.missing:
+        for problem in (*self.plan.missing, *self.question.query.absences(self.question.crawls)):
             warnings.warn(problem, IncompleteAnswer, stacklevel=3)
 
     def counting(self) -> "Captures":

@@ -294,4 +294,4 @@ class UnplannedRead(CatalogueError):
 
 
 class IncompleteAnswer(UserWarning):
-    """The result may be incomplete: files that may match are not stored."""
+    """The result may be incomplete: files that may match are not stored, or old crawls lack a column of a condition."""

@@ -136,7 +136,8 @@ def without_secrets(url: str) -> str:
 def to_json(value: Any) -> Any:  # noqa: ANN401 - any value of Arrow, DuckDB or numpy
     """Convert a value to what ``json.dumps`` takes.
 
-    Times become ISO 8601 in UTC; bytes become hexadecimal digits; NaN and infinity become null.
+    Times become ISO 8601 in UTC; bytes become hexadecimal digits; NaN and infinity become null. Decimals become
+    numbers, or texts if a number would lose digits.
     """
     match value:
         case None | str() | bool() | int():
@@ -148,7 +149,9 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 - any value of Arrow, DuckDB or 
         case list() | tuple():
             return [to_json(inside) for inside in value]
         case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
+            if value == value.to_integral_value():
+                return int(value)
+            return number if Decimal(repr(number := float(value))) == value else str(value)
         case datetime():
             time = in_utc(value)
             unit = "microseconds" if time.microsecond % 1000 else "milliseconds" if time.microsecond else "seconds"

@@ -69,6 +69,7 @@ class Sample(ReprMixin):
         stratum = check_columns([short.get(per, per)], columns, dataset) if per is not None else ()
         self.size = size
         self.missing = (*captures.question.unlisted, *(sentence for each in indexes for sentence in each.missing))
+        self.notes = query.absences(captures.question.crawls)
         self._session = session
         self._question = captures.question
         self._indexes = {each.crawl: each for each in indexes}
@@ -115,6 +116,7 @@ class Sample(ReprMixin):
         if self.drawn:
             yield f"The last look found {plural(self.found, 'capture')}, and looked at {plural(self.drawn, 'row')}."
         yield "plan says what is read at first; to_pandas(), to_arrow() and batches() read."
+        yield from (f"Note: {note}" for note in self.notes)
         yield from (f"The sample is incomplete: {problem}" for problem in self.missing)
 
     @property

@@ -280,7 +280,7 @@ def with_stored(session: Session, words: Iterable[str]) -> list[str]:
     return [each for word in words for each in (stored if word == STORED else [word])]
 
 
-def _check_name(session: Session, crawl: str, listed: Collection[str]) -> None:
+def check_listed(session: Session, crawl: str, listed: Collection[str]) -> None:
     """Raise UnknownCrawl for an invalid name, or one of a crawl that would be listed if it existed.
 
     A stored list that is older than a day is fetched again for it.
@@ -317,7 +317,7 @@ def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: 
     if dataset == COMMON_CRAWL:
         listed = known_crawls(session)
         for each in crawls:
-            _check_name(session, each, listed)
+            check_listed(session, each, listed)
         if not has_columnar_index(crawl):
             return NotHarvested(no_columnar_index(crawl), crawl=crawl)
     what = f"{crawl} is not harvested yet"

@@ -48,7 +48,7 @@ class HarvestCalls:
         self,
         crawls: CrawlWords | None = None,
         *,
-        subsets: str | Iterable[str] = "warc",
+        subsets: str | Iterable[str] = (),
         refresh: bool = False,
         pages: bool = False,
         index: str = "columnar",
@@ -62,7 +62,7 @@ class HarvestCalls:
 
         Args:
             crawls: listed crawls; of another dataset everything by default.
-            subsets: ``warc``, ``crawldiagnostics``, ``robotstxt`` or ``all``.
+            subsets: ``warc``, the default, ``crawldiagnostics``, ``robotstxt`` or ``all``.
             refresh: fetch stored footers again.
             pages: fetch page indexes, too; otherwise queries fetch those that they need.
             index: ``columnar``, ``cdx`` or ``both``.
@@ -82,7 +82,7 @@ class HarvestCalls:
         self,
         crawls: CrawlWords | None = None,
         *,
-        subsets: str | Iterable[str] = "warc",
+        subsets: str | Iterable[str] = (),
         refresh: bool = False,
         pages: bool = False,
         index: str = "columnar",

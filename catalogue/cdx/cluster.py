@@ -78,11 +78,11 @@ def count_shards(crawl: str, data: bytes) -> int:
     """
     path = shards_path(crawl)
     try:
-        lines = inflate_list(data).split(b"\n")
+        words = inflate_list(data).split()
     except BadManifest as error:
         raise BadCdx(f"{path}: {error}") from error
     shards = re.compile(rb"%b/cdx-([0-9]{5})\.gz" % re.escape(index_folder(crawl).encode()))
-    numbers = sorted(int(found[1]) for found in map(shards.fullmatch, lines) if found)
+    numbers = sorted(int(found[1]) for found in map(shards.fullmatch, words) if found)
     if not numbers or numbers != [*range(len(numbers))]:
         raise BadCdx(f"{path} does not list the shards of {crawl} from 0 on")
     return len(numbers)

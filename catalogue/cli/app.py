@@ -7,7 +7,7 @@ import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -52,6 +52,10 @@ class Common:
     def say(self, text: str) -> None:
         if not self.quiet:
             show(text, err=True)
+
+    def note(self, sentences: Iterable[str]) -> None:
+        for sentence in dict.fromkeys(sentences):
+            self.say(f"note: {sentence}")
 
     def settings(self, **others: object) -> "Settings":
         from catalogue.store.folder_settings import settings_for

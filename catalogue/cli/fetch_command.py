@@ -57,6 +57,8 @@ class RecordOutput:
     """Empty if captures are written instead."""
     main_content: bool
     max_size: str | None
+    missing: tuple[str, ...] = ()
+    """Sentences about captures that may be missing."""
 
     def check(self, *, json_: bool) -> None:
         if self.main_content and self.form not in {"text", "parquet"}:
@@ -108,7 +110,8 @@ class RecordOutput:
                 agree=agree,
             )
         if json_:
-            as_json(asdict(done) | {"failed": _reasons(done.failed), "undecoded": _reasons(done.undecoded)})
+            reasons = {"failed": _reasons(done.failed), "undecoded": _reasons(done.undecoded)}
+            as_json(asdict(done) | reasons | {"missing": self.missing})
         else:
             folder = (self.output or "").rstrip("/").removesuffix(Path(self.output or "").name)
             where = (
@@ -214,7 +217,9 @@ def fetch(
                 catalogue, options, parameters | {"columns": record_columns(catalogue, records.form)}, budget
             )
             rows, missing = budget.approve(captures, options).to_arrow(), captures.plan.missing
+            options.note(captures.plan.warnings)
         about = " ".join([*parameters["patterns"], *parameters["crawls"]]) or (file.name if file else "")
+        records = replace(records, missing=missing)
         complete = records.fetch(options, catalogue, rows, budget, about=f"captures of {about}", json_=json_)
     return report_incomplete("the captures may be incomplete", missing) or int(not complete)
 

@@ -87,9 +87,8 @@ def _state(row: Mapping[str, Any]) -> str:
     "subsets",
     multiple=True,
     shell_complete=complete_subsets,
-    default=["warc"],
-    show_default=True,
-    help="Parts of a crawl: warc (pages), crawldiagnostics (redirects, errors), robotstxt, or all; repeatable.",
+    help="Parts of a crawl: warc (pages), crawldiagnostics (redirects, errors), robotstxt, or all; repeatable.  "
+    "[default: warc]",
 )
 @click.option(
     "--index",

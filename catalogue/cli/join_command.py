@@ -128,6 +128,7 @@ def _report(options: Common, done: "Joined", *, json_: bool) -> None:
     if done.other_urls:
         count = plural(done.other_urls, "row")
         warn(f"for {count}, there are only captures of other URLs with the same key; the column exact is false there")
+    options.note(done.notes)
     report_incomplete("the result may be incomplete", done.problems)
 
 

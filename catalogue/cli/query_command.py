@@ -181,8 +181,7 @@ def query(
                 recorder.add_footers(catalogue.session, found.plan.index_files)
                 described = {name: value for name, value in parameters.items() if value and name not in NOT_OF_QUERY}
                 recorder.write(receipt, path, described, missing)
-    for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
-        options.say(f"note: {warning}")
+    options.note(warning for plan in plans for warning in plan.warnings)
     return report_incomplete("the answer may be incomplete", missing)
 
 
@@ -272,4 +271,4 @@ def old_index(
                 fields = {"url": found.url, "filename": found.filename, "offset": found.offset, "length": found.length}
                 sys.stdout.write(f"{json.dumps(fields)}\n")
                 count += 1
-    options.say(plural(count, "capture"))
+    options.say(plural(count, "capture") + ("; there may be more, beyond --limit" if count == limit else ""))

@@ -120,6 +120,7 @@ def sample(
 
             rows = pa.Table.from_batches(batches, drawn.schema)
             about = f"a sample of {' '.join([*parameters['patterns'], *parameters['crawls']])}, seed {drawing['seed']}"
+            records = replace(records, missing=drawn.missing)
             complete = records.fetch(options, catalogue, rows, budget, about=about, json_=json_)
         else:
             columns = bool(parameters["columns"]) or options.table is not None
@@ -128,6 +129,7 @@ def sample(
             complete = True
     if drawn.found < drawn.size:
         warn(drawn.shortfall)
+    options.note(drawn.notes)
     report_incomplete("the sample is incomplete", drawn.missing)
     return int(not (complete and drawn.complete))
 

@@ -45,6 +45,8 @@ _SHORT_NAME = re.compile(r"[0-9]{4}-[0-9]{2,4}(?:-[a-z][a-z0-9]*)?")
 STORED = "stored"
 _WORDS = ("latest", "all", STORED)
 _OPEN_END = re.compile(r"\.\.latest$", re.IGNORECASE)
+_NEWS = "CC-NEWS"
+_NO_NEWS = f"{_NEWS} has no index; crawl-data/{_NEWS}/2024/05/warc.paths.gz lists the WARC files of a month"
 
 
 def check_crawl_name(text: str, known: Collection[str] = ()) -> str:
@@ -56,6 +58,7 @@ def check_crawl_name(text: str, known: Collection[str] = ()) -> str:
     if not _NAME.fullmatch(text):
         similar = closest_crawl(text, known)
         advice = f"did you mean {similar}?" if similar else "one looks like CC-MAIN-2022-05 (see: catalogue crawls)"
+        advice = _NO_NEWS if text.upper().startswith(_NEWS) else advice
         raise UnknownCrawl(f"{text!r} is not the name of a crawl; {advice}", call=None if similar else _LIST_CALL)
     return text
 
@@ -94,6 +97,8 @@ def weeks_between(text: str, crawl: str) -> int | None:
 
 
 def suggest_crawl(text: str, known: Collection[str]) -> str:
+    if text.startswith(_NEWS):
+        return _NO_NEWS
     if text in known:
         return "the list of crawls has it, but its files may not be published yet"
     if similar := closest_crawl(text, known):

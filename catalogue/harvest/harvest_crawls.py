@@ -7,11 +7,14 @@ from types import MappingProxyType
 
 from catalogue.commoncrawl.crawls import (
     CDX,
+    COLLINFO,
     COLUMNAR,
     INDEXES,
     STORED,
     SUBSETS,
     CrawlWords,
+    has_columnar_index,
+    no_columnar_index,
     parse_crawl_words,
     plain_names,
     select_crawls,
@@ -21,9 +24,9 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, manifes
 from catalogue.errors import CatalogueError, FormatError, QueryError, SourceError, StoreDamaged, UnknownCrawl
 from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resolve_manifest_paths
-from catalogue.progress import Report
+from catalogue.progress import Progress, Report
 from catalogue.query.arguments import member_of, several
-from catalogue.selection import crawl_list, known_crawls, select_stored, update_crawl_list, with_stored
+from catalogue.selection import check_listed, crawl_list, known_crawls, select_stored, update_crawl_list, with_stored
 from catalogue.session import Session
 from catalogue.store.stored_lists import (
     REQUESTED,
@@ -107,6 +110,8 @@ def define(
         table = replace(table, path_columns=before.path_columns)
     store.delete("failures", store.keys("failures"))
     save_dataset(store, table, listing)
+    if listing:  # others would count as some of these
+        store.delete("files", {*store.keys("files")}.difference(listing))
     session.reload_dataset()
 
 
@@ -130,7 +135,7 @@ def _update_database(
 class HarvestOptions:
     """What is stored of crawls; see ``Catalogue.harvest``."""
 
-    subsets: str | Iterable[str] = "warc"
+    subsets: str | Iterable[str] = ()
     refresh: bool = False
     pages: bool = False
     index: str = COLUMNAR
@@ -158,7 +163,7 @@ def harvest_crawls(
         return harvest(session, crawl, subsets, refresh=refresh, pages=options.pages, decoded=decoded, report=progress)
 
     with session.reporting(report, "files") as progress:
-        words, chosen, subsets = _select(session, crawls, options.subsets, refresh=options.refresh)
+        words, chosen, subsets, unlisted = _select(session, crawls, options.subsets, refresh=options.refresh)
         session.create_store()
         for crawl in chosen:
             before = len(outcomes)
@@ -168,7 +173,8 @@ def harvest_crawls(
                 except UnknownCrawl as error:
                     if crawl in words:
                         raise
-                    session.notify(str(error))  # a list of crawls runs ahead of their index
+                    # A list of crawls runs ahead of their index.
+                    outcomes.append(Harvested(Progress(crawl, 0, 0), failures={crawl: str(error)}, index=of_index))
                 except BaseException:
                     with suppress(CatalogueError):  # the first error is raised
                         update_tables(session, decoded)  # so that the next query does not wait for it
@@ -180,7 +186,14 @@ def harvest_crawls(
             elif added:
                 _update_database(session, decoded)
             decoded.clear()
+    _add_unlisted(outcomes, unlisted)
     return outcomes
+
+
+def _add_unlisted(outcomes: Iterable[Harvested], unlisted: Iterable[str]) -> None:
+    """Add the reason why the list of crawls is incomplete to the first outcome."""
+    for outcome, reason in zip(outcomes, unlisted, strict=False):
+        outcome.failures[COLLINFO] = reason
 
 
 def _harvest_values(
@@ -213,10 +226,15 @@ def _check_options(session: Session, options: HarvestOptions) -> None:
 def estimate_crawls(session: Session, crawls: CrawlWords | None, options: HarvestOptions) -> HarvestEstimate:
     """Estimate the cost of ``harvest_crawls``; at most lists are fetched."""
     _check_options(session, options)
-    _, chosen, subsets = _select(session, crawls, options.subsets, refresh=False)
+    _, chosen, subsets, _ = _select(session, crawls, options.subsets, refresh=False)
     store, dataset = session.create_store(), session.dataset
     known = listed_files(store, dataset)
     files = requests = received = 0
+    for crawl in chosen:
+        if dataset == COMMON_CRAWL and crawl not in known:
+            check_listed(session, crawl, known_crawls(session))
+            if options.index != CDX and not has_columnar_index(crawl):
+                raise UnknownCrawl(no_columnar_index(crawl))
     if options.index != COLUMNAR:
         files = len({*chosen} - (set() if options.refresh else {*crawls_with_blocks(store)}))
         requests, received = files * _LIST_REQUESTS, files * _LIST_BYTES
@@ -249,28 +267,32 @@ def _cost_of_values(
 
 def _select(
     session: Session, crawls: CrawlWords | None, subsets: str | Iterable[str], *, refresh: bool
-) -> tuple[list[str], list[str], tuple[str, ...]]:
-    """Return the words, their crawls, newest first, and the subsets to harvest."""
+) -> tuple[list[str], list[str], tuple[str, ...], tuple[str, ...]]:
+    """Return the words, their crawls, newest first, the subsets to harvest, and what the list of crawls may lack."""
     session.check_writable()
     if session.dataset == COMMON_CRAWL:
         words = parse_crawl_words(several(() if crawls is None else crawls, "crawls"), known_crawls(session))
         words = with_stored(session, words) if STORED in words else words
         words = resolve_manifest_paths(session, words)
-        return words, _select_listed(session, words), select_subsets(several(subsets, "subsets") or SUBSETS[:1])
+        chosen, unlisted = _select_listed(session, words)
+        return words, chosen, select_subsets(several(subsets, "subsets") or SUBSETS[:1]), unlisted
+    if several(subsets, "subsets"):
+        raise QueryError(f"the harvest of {session.dataset.name} stores all its files; leave out the subsets")
     words = [*several(() if crawls is None else crawls, "crawls")] or ["all"]
-    return words, _select_in_list(session, words, refresh=refresh), SUBSETS
+    return words, _select_in_list(session, words, refresh=refresh), SUBSETS, ()
 
 
-def _select_listed(session: Session, words: Sequence[str]) -> list[str]:
+def _select_listed(session: Session, words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     if not words:
         raise QueryError("no crawl to harvest; name one, such as CC-MAIN-2022-05, or latest")
     plain = list(plain_names(words))
     select_crawls(plain, known_crawls(session))
     if len(plain) < len(words):
-        return select_crawls(words, crawl_list(session).crawls)
+        listed = crawl_list(session)
+        return select_crawls(words, listed.crawls), listed.missing
     with suppress(SourceError, FormatError):
         update_crawl_list(session, None, attempts=1)
-    return select_crawls(words, [])
+    return select_crawls(words, []), ()
 
 
 def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) -> list[str]:

@@ -1,5 +1,6 @@
 """The result of a join."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.crawls import SUBSETS, newest_first, subset_place
+from catalogue.errors import IncompleteAnswer
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ class Joined(ReprMixin):
     """Bytes of the next of these."""
     other_urls: int = 0
     """Rows with captures of other URLs with the same key, since the URL of the list has none."""
+    notes: tuple[str, ...] = ()
+    """Sentences about conditions on columns that old crawls lack."""
 
     @property
     def complete(self) -> bool:
@@ -82,7 +86,9 @@ class Joined(ReprMixin):
         return files_in_order(self.output) if self.output.is_dir() else [self.output]
 
     def to_arrow(self) -> pa.Table:
-        """Return all rows as an Arrow table."""
+        """Return all rows as an Arrow table; warn if some may be missing."""
+        for sentence in (*self.problems, *self.notes):
+            warnings.warn(sentence, IncompleteAnswer, stacklevel=2)
         return pa.concat_tables(pq.read_table(path) for path in self.files)
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -105,6 +111,7 @@ class Joined(ReprMixin):
             yield "of other URLs", f"{plural(self.other_urls, 'row')}; see the column exact"
 
     def _notes(self) -> Iterator[str]:
+        yield from (f"Note: {note}" for note in self.notes)
         yield from (f"The result may be incomplete: {problem}" for problem in self.problems)
 
 

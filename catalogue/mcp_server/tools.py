@@ -124,7 +124,7 @@ def query(arguments: models.QueryArguments, call: "Calls") -> models.CapturesAns
     if more:
         again = "call query again with next_offset" if after <= models.MAX_OFFSET else _NO_MORE
         reason = f"reading stopped when the answer had enough captures; {again}"
-        not_read = [models.NotRead(crawls=names, reason=reason)]
+        not_read = [models.NotRead(crawls=names, reason=reason), *incomplete]
     skipped = {crawl for each in not_read for crawl in each.crawls}
     read = [crawl for crawl in names if crawl not in skipped]
     having = {row["crawl"] for row in rows}
@@ -290,7 +290,7 @@ def sample(arguments: models.SampleArguments, call: "Calls") -> models.SampleAns
         batches = drawn.batches(lambda planned: call.check(planned, most))
         rows = [row for batch in batches for row in batch.to_pylist()]
     kept = _bounded(rows, call)
-    notes = [*call.notes, *drawn.missing]
+    notes = [*call.notes, *drawn.notes, *drawn.missing]
     if len(kept) < len(rows):
         notes.append(f"only the first {len(kept)} captures fit into the answer; draw fewer, or fewer columns")
     elif len(rows) < arguments.size:

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import INDEX_NAMES
-from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.commoncrawl.schema import SINCE
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size, without_key_range
 from catalogue.plan.crawl_plan import Awaited, CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.requests import Cost, PlannedRequest, Purpose
@@ -123,10 +121,7 @@ class ReadPlan(ReprMixin):
         if len(reads) == self.considered > 1 and all(sum(map(len, group.rows)) == group.num_rows for group in reads):
             found.append("this query cannot be pruned: every row group is read")
         found += [each.values_advice for each in self.crawls if each.values_advice]
-        for name in self.query.tested_columns if self.query.table == COMMON_CRAWL else ():
-            if any(each.crawl < SINCE.get(name, "") for each in self.crawls):
-                found.append(f"crawls before {SINCE[name]} have no {name}; it is null there")
-        return tuple(found)
+        return (*found, *self.query.absences(each.crawl for each in self.crawls))
 
     def _row_groups(self) -> Iterator[PlannedRowGroup]:
         return (group for each in self.crawls for file in each.files for group in file.row_groups)

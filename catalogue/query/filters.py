@@ -121,8 +121,8 @@ def time_bounds(first: Moment | None, last: Moment | None, *, clamp: bool = Fals
     Raises:
         QueryError: if a time is invalid, or the first is after the last.
     """
-    from_ms = None if first is None else _milliseconds(_span(str(first).strip(), clamp=clamp)[0])
-    to_ms = None if last is None else _milliseconds(_span(str(last).strip(), clamp=clamp)[1])
+    from_ms = None if first is None else _span(str(first).strip(), clamp=clamp)[0]
+    to_ms = None if last is None else _span(str(last).strip(), clamp=clamp)[1]
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise QueryError(f"the first time {first} is after the last time {last}; exchange them")
     return from_ms, to_ms
@@ -138,8 +138,8 @@ def _milliseconds(time: datetime) -> int:
     return int(time.timestamp()) * 1000
 
 
-def _span(text: str, *, clamp: bool) -> tuple[datetime, datetime]:
-    """Return the first time that a text means, and the end, exclusive."""
+def _span(text: str, *, clamp: bool) -> tuple[int, int]:
+    """Return the first millisecond that a text means, and the end, exclusive."""
     try:
         shift = timedelta()
         digits = text
@@ -154,7 +154,8 @@ def _span(text: str, *, clamp: bool) -> tuple[datetime, datetime]:
         first, last = _from_digits(digits.ljust(_DIGITS, "0")), _from_digits(digits.ljust(_DIGITS, "9"))
         if not (clamp or any(f"{each:%m%d%H%M%S}".startswith(digits[4:]) for each in (first, last))):
             raise ValueError(text)  # noqa: TRY301
-        return first - shift, last - shift + timedelta(seconds=1)
+        offset = shift // timedelta(milliseconds=1)
+        return _milliseconds(first) - offset, _milliseconds(last) - offset + 1000
     except (ValueError, OverflowError) as error:
         raise QueryError(
             f"invalid time {text[:100]!r}; use 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"
@@ -163,7 +164,7 @@ def _span(text: str, *, clamp: bool) -> tuple[datetime, datetime]:
 
 def _from_digits(digits: str) -> datetime:
     """Return 14 digits as a time, each part within its limits."""
-    year = min(max(int(digits[:4]), 1000), 9998)
+    year = min(max(int(digits[:4]), 1000), 9999)
     month = min(max(int(digits[4:6]), 1), 12)
     day = min(max(int(digits[6:8]), 1), calendar.monthrange(year, month)[1])
     hour, minute, second = (

@@ -124,6 +124,14 @@ class ResolvedQuery:
             tested.append(self.table.time)
         return (*tested, *(["url"] if self.urls else []))
 
+    def absences(self, crawls: Iterable[str]) -> tuple[str, ...]:
+        """Return a sentence for each column of a condition that some of the crawls are too old to have."""
+        names = [name for name in self.tested_columns if self.table == COMMON_CRAWL and name in SINCE]
+        oldest = min(crawls, default="~")
+        return tuple(
+            f"crawls before {SINCE[name]} have no {name}; it is null there" for name in names if oldest < SINCE[name]
+        )
+
     @property
     def deciding_columns(self) -> tuple[str, ...]:
         """The columns of the files that decide whether a row matches, the key first."""

@@ -82,6 +82,8 @@ def parse_where(sql: str, newer: pa.Schema | None = None, table: Dataset = COMMO
         with _bounded_depth():
             expression = _parse(sql, connection)
             columns = _named(dict.fromkeys(_columns(expression)), sql, known, table)
+            if table == COMMON_CRAWL:
+                _check_bytes(expression)
             where = Where(sql, columns, tuple(_conditions(expression, table)))
         _check(where, known, connection)
     return where
@@ -275,6 +277,17 @@ def _columns(node: object) -> Iterator[str]:
             yield from _columns(value)
 
 
+def _check_bytes(node: object) -> None:
+    """Refuse to compare bytes with text, which is never equal to them."""
+    parts = [*node.values()] if isinstance(node, dict) else node if isinstance(node, list) else []
+    names = (part["column_names"][-1].casefold() for part in parts if isinstance(part, dict) and "column_names" in part)
+    if "warc_record_id" in names and any(isinstance(_constant(part), bytes) for part in parts):
+        example = "warc_record_id::UUID = '019d6d22-0000-7000-8000-000000000001'"
+        raise QueryError(f"warc_record_id is bytes; write {example}")
+    for part in parts:
+        _check_bytes(part)
+
+
 def _conditions(node: dict[str, Any], table: Dataset) -> Iterator[Condition]:
     match node:
         case {"type": "CONJUNCTION_AND", "children": children}:
@@ -303,9 +316,6 @@ def _condition(column: object, operator: str, values: list[object], table: Datas
         ):
             constants = [_constant(value) for value in values]
             kind = table.schema.field(name).type
-            is_bytes = table == COMMON_CRAWL and pa.types.is_binary(kind)
-            if is_bytes and any(isinstance(constant, bytes) for constant in constants):
-                raise QueryError(f"{name} is bytes; write {name}::UUID = '019d6d22-0000-7000-8000-000000000001'")
             own = int if pa.types.is_integer(kind) else bytes if pa.types.is_string(kind) else None
             if own and constants and all(isinstance(constant, own) for constant in constants):
                 yield Condition(name, operator, tuple(constants))  # type: ignore[arg-type]

@@ -86,6 +86,11 @@ def describe_error(request: Request, error: Exception) -> tuple[int, str, dict[s
     expensive, or a record that differs from the index. 409: files changed at the source.
     """
     headers: dict[str, str] = {}
+    # A store that was moved looks like one that never was there.
+    if isinstance(error, errors.StoreError | errors.NotHarvested) and (problem := service_of(request).problem()):
+        service_of(request).notify(f"{request.url.path} failed: {problem}")
+        headers["Retry-After"] = str(_RETRY_SECONDS)
+        return 503, "the server cannot read its data; see the server log", headers
     match error:
         case HTTPException():
             return error.status_code, error.detail, dict(error.headers or {})

@@ -20,6 +20,7 @@ from catalogue.commoncrawl.crawls import AUTO, STORED, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
+from catalogue.formatting import to_json
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.arguments import one_of
 from catalogue.query.filters import time_bounds
@@ -34,9 +35,6 @@ DEFAULT_LIMIT, MAX_LIMIT = 100, 1000
 MAX_PAGE = 100
 MAX_SECONDS = 300.0
 """Estimate of the plan at the rate limit of the source."""
-LOCATION = ("warc_filename", "warc_record_offset")
-"""Columns of CSV that the page does not show."""
-
 PARAMETERS = parameters_of(Interface.FORM, "patterns", "crawls", "limit")
 """Parameters with a field that is made of their declaration."""
 _FIELDS = ("url", *(each.field for each in PARAMETERS), "order", "limit", "page")
@@ -142,25 +140,27 @@ def _check_numbers(limit: str, page: str) -> None:
         raise QueryError(f"invalid limit {limit[:20]!r}; use 1 to {MAX_LIMIT:,}, or the CDX API for more")
 
 
-def run_search(session: Session, form: Form, query: Query, more: Iterable[str] = ()) -> dict[str, Any]:
-    """Find the requested page of captures, with ``more`` columns, and what the page shows of their cost."""
+def run_search(session: Session, form: Form, query: Query, *, as_csv: bool = False) -> dict[str, Any]:
+    """Find the requested page of captures, with the default columns for CSV, and what the page shows of their cost."""
     started, start = perf_counter(), (form.page - 1) * form.limit
     end = start + form.limit
     rows = {row["crawl"]: row for row in crawl_rows(session)}
-    captures = find_captures(session, replace(query, columns=(*_COLUMNS, *more), limit=end + 1))
+    captures = find_captures(session, replace(query, columns=None if as_csv else _COLUMNS, limit=end + 1))
     captures = captures.agreed(partial(_check_cost, captures))
     crawls = captures.question.crawls
     page_indexes = len(captures.plan.indexes)
     table = None
     with suppress(TooExpensive):
         table = pa.Table.from_batches(captures.batches(warn=False), captures.schema)
+    shown = None if table is None else _sorted(table.slice(start, form.limit), form["order"])
     plan = captures.plan
     read = [each.crawl for each in plan.crawls if each.files or each.awaited]
     of_files = [rows[crawl] for crawl in crawls if crawl in rows]
     return {
         "start": start,
         "crawls": crawls,
-        "rows": None if table is None else _rows(table.slice(start, form.limit), form["order"]),  # None: too expensive
+        "columns": captures.columns,
+        "rows": shown,  # None: too expensive
         "more": table is not None and table.num_rows > end,
         "page_indexes": page_indexes,
         "plan": plan,
@@ -179,42 +179,27 @@ def _check_cost(captures: Captures, plan: ReadPlan) -> None:
         raise TooExpensive(plan.price)
 
 
-def to_csv(rows: Iterable[Mapping[str, Any]]) -> str:
+def to_csv(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> str:
+    """Write rows as ``catalogue query --format csv`` does."""
     text = StringIO()
-    writer = csv.DictWriter(text, _row({}))
+    writer = csv.DictWriter(text, [*columns], lineterminator="\n")
     writer.writeheader()
-    for row in rows:
-        writer.writerow({**row, "time": f"{row['time']:%Y-%m-%dT%H:%M:%SZ}" if row["time"] else None})
+    writer.writerows(map(to_json, rows))
     return text.getvalue()
 
 
 def record_path(row: Mapping[str, Any], form: str) -> str:
     """Return the path of a record as ``id_``, ``text_``, ``meta_`` or ``warc_``; empty if browsers would change it."""
-    path = row["url"].partition("?")[0]
-    if row["time"] is None or not _HAS_HOST.match(path) or _DOT_SEGMENT.search(path):
+    path = (row["url"] or "").partition("?")[0]
+    if row["fetch_time"] is None or not _HAS_HOST.match(path) or _DOT_SEGMENT.search(path):
         return ""
-    return f"/{row['crawl']}/{format_timestamp(row['time'])}{form}/{quote(row['url'], safe=_UNQUOTED)}"
+    return f"/{row['crawl']}/{format_timestamp(row['fetch_time'])}{form}/{quote(row['url'], safe=_UNQUOTED)}"
 
 
-def _rows(table: pa.Table, order: str) -> tuple[dict[str, Any], ...]:
+def _sorted(table: pa.Table, order: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = table.to_pylist()
     if order:
         found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))
     if order == "newest":
         found.sort(key=lambda row: (format_timestamp(row["fetch_time"]), row["crawl"]), reverse=True)
-    return tuple(map(_row, found))
-
-
-def _row(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "crawl": row.get("crawl"),
-        "subset": row.get("subset"),
-        "time": row.get("fetch_time"),
-        "url": row.get("url") or "",
-        "status": row.get("fetch_status"),
-        "mime": row.get("content_mime_detected") or row.get("content_mime_type"),
-        "languages": row.get("content_languages"),
-        "length": row.get("warc_record_length"),
-        "filename": row.get("warc_filename"),
-        "offset": row.get("warc_record_offset"),
-    }
+    return found

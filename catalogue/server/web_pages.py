@@ -41,7 +41,6 @@ from catalogue.server import monitoring
 from catalogue.server.responses import describe_error, incomplete, run_query, service_of
 from catalogue.server.search import (
     KNOWN,
-    LOCATION,
     MAX_LIMIT,
     MAX_PAGE,
     MAX_SECONDS,
@@ -242,9 +241,8 @@ async def _search(request: Request) -> Response:
         query = parse_form(form)
         if isinstance(query, Form):
             return page(400, form=query)
-        columns = LOCATION if as_csv else ()
         try:
-            found = await run_query(request, lambda session: run_search(session, form, query, columns))
+            found = await run_query(request, lambda session: run_search(session, form, query, as_csv=as_csv))
         except QueryError as error:  # only crawls, and the column of unique, could not be checked before
             status, message, _ = describe_error(request, error)
             name = "unique" if isinstance(error, UnknownColumn | UncoveredColumns) else "crawl"
@@ -258,7 +256,9 @@ async def _search(request: Request) -> Response:
         return page(status, headers, failure=f"{message}.", retry_after=int(headers.get("Retry-After", "0")))
     if as_csv and found["rows"] is not None:
         headers = {"Content-Disposition": 'attachment; filename="captures.csv"', **incomplete(found["plan"].missing)}
-        return Response(to_csv(found["rows"]), headers={**_FIXED, **headers}, media_type="text/csv")
+        if found["more"]:
+            headers["Link"] = f'<{form.address("/search.csv", page=str(form.page + 1))}>; rel="next"'
+        return Response(to_csv(found["rows"], found["columns"]), headers={**_FIXED, **headers}, media_type="text/csv")
     return page(422 if as_csv else 200, **_result(form, query, found))
 
 

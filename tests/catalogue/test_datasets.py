@@ -198,6 +198,8 @@ def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table
             crawl_list(cat.session)
         assert cat.forget(CRAWLS[0]) == 3
         assert cat.captures("*", crawls="all").plan.missing == ()
+        cat.define("surt_host_name", paths=[f"hosts/crawl={CRAWLS[1]}/part-{n}.parquet" for n in (0, 1, 3)])
+        assert "1 of the 3 files" in cat.captures("*", crawls="all").plan.missing[0]  # although 3 were stored
     with opened(tmp_path, folder, None) as index, pytest.raises(QueryError, match="another table"):
         index.define("surt_host_name", manifest="hosts.paths.gz")
     with pytest.raises(QueryError, match="not a valid name of a dataset"):
@@ -242,6 +244,7 @@ def test_commands_take_a_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table]) -
         (["harvest", "--key", "x"], "need --table"),
         (["harvest"], "no crawl; add one"),
         (["harvest", "--table", "new"], "no dataset new"),
+        (["harvest", "--table", "hosts", "--subset", "warc"], "stores all its files; leave out the subsets"),
         (["harvest", "--table", "new", "x.parquet"], "add one with --key"),
         (["query", "x", "--table", "none"], "no dataset none"),
         (["query", "x:y", "--table", "hosts"], "invalid host"),

@@ -31,12 +31,14 @@ def test_formats_values_as_json() -> None:
         1: [None, "é", True, 7, 0.5, float("nan"), float("inf")],
         "times": (noon, datetime(2022, 1, 2), datetime(2022, 1, 2, tzinfo=UTC)),  # noqa: DTZ001 - as old files have them
         "others": [Decimal(7), Decimal("0.5"), b"\x00\xff", np.int64(3), np.float32("nan"), noon.date()],
+        "digits": Decimal("1.2345678901234567890"),
         "fine": noon.replace(microsecond=1),
     }
     assert json.loads(json.dumps(to_json(values), allow_nan=False)) == {
         "1": [None, "é", True, 7, 0.5, None, None],
         "times": ["2022-01-02T10:00:00.250Z", "2022-01-02T00:00:00Z", "2022-01-02T00:00:00Z"],
         "others": [7, 0.5, "00ff", 3, None, "2022-01-02"],
+        "digits": "1.2345678901234567890",
         "fine": "2022-01-02T10:00:00.000001Z",
     }
 

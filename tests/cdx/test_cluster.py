@@ -1,5 +1,6 @@
 """The list of blocks of a CDX index: parsed, checked, and searched."""
 
+import gzip
 import re
 from collections.abc import Callable
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue.cdx.cluster import BlockList, BlockRead, parse_blocks, parse_pieces
+from catalogue.cdx.cluster import BlockList, BlockRead, count_shards, parse_blocks, parse_pieces
 from catalogue.errors import BadCdx
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, prefix_interval
@@ -45,6 +46,12 @@ def parsed(*lines: bytes) -> BlockList:
 )
 def test_blocks_that_may_have_keys_of_an_interval(interval: KeyInterval, expected: "range") -> None:
     assert parsed().blocks_for(interval) == expected
+
+
+def test_counts_shards_of_lists_with_other_line_ends() -> None:
+    paths = [f"{FOLDER}/cdx-0000{number}.gz" for number in (1, 0)]
+    listed = gzip.compress("".join(f"{path} \r\n\r\n" for path in [*paths, f"{FOLDER}/cluster.idx"]).encode())
+    assert count_shards(CRAWL, listed) == 2
 
 
 def test_merges_neighbouring_blocks_of_a_shard() -> None:

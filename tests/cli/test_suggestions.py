@@ -44,6 +44,7 @@ def test_suggests_crawls(text: str, like: str | None) -> None:
         (lambda: check_crawl_name("2022-5"), r"'2022-5' is not the name of a crawl; did you mean CC-MAIN-2022-05\?"),
         (lambda: select_crawls(["CC-MAIN-2018-05..2021w49"], KNOWN), r"did you mean CC-MAIN-2021-49\?"),
         (lambda: select_crawls(["nonsense"], KNOWN), "one looks like CC-MAIN-2022-05"),
+        (lambda: select_crawls(["cc-news"], KNOWN), "CC-NEWS has no index; crawl-data/CC-NEWS/2024/05/warc.paths.gz"),
         (lambda: check_columns(["status"]), "did you mean fetch_status"),
         (lambda: check_columns(["language"]), "did you mean content_languages"),
         (lambda: check_columns(["redirect"]), "did you mean fetch_redirect"),

@@ -25,6 +25,9 @@ def test_large_harvests_of_several_crawls_need_consent(command: Command, miniatu
     assert command("harvest", "--crawl", "latest", "--subset", "all").status == 0
     assert command("harvest", "--crawl", "all", "--yes").status == 0
     assert len(command("status", "--json").json()["coverage"]) >= len(crawls)
+    for crawl, reason in {"CC-MAIN-2012": "has no columnar index", "CC-MAIN-2013-99": "there is no crawl"}.items():
+        priced = command("harvest", "--crawl", crawl, "--dry-run")
+        assert (priced.status, reason in priced.err) == (2, True)
 
 
 def test_price_is_that_of_missing_files_and_a_dry_run_harvests_nothing(

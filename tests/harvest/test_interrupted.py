@@ -60,6 +60,8 @@ def test_subsets_that_were_not_reached_are_reported(cat: Catalogue, command: Com
     first = command("status", "--json").json()["next"][0]
     assert first["why"] == f"{row['files_listed'] - row['files_harvested']} files of {crawl} are not harvested"
     assert first["command"].endswith("--subset crawldiagnostics --subset robotstxt")
+    words = ("*.example.com", "--crawl", crawl, "--subset", "all", "--index", "columnar", "-o", "some.warc.gz")
+    assert command("fetch", *words, "--json").json()["missing"] == [*found.plan.missing]
     cat.harvest(crawl, subsets="all")
     assert cat.captures("*.example.com", crawls=crawl, subsets="all", index="columnar").complete
 

@@ -91,6 +91,7 @@ def test_continues_after_an_interruption(both: Catalogue, some: Oracle, how: str
     assert again.requests == 0
 
 
+@pytest.mark.filterwarnings("ignore::catalogue.IncompleteAnswer")
 def test_keys_that_could_not_be_read_are_not_called_absent(
     both: Catalogue, oracle: Oracle, crawls: list[str], whole_mirror: Path, tmp_path: Path
 ) -> None:

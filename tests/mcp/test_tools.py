@@ -147,6 +147,8 @@ async def test_says_which_crawls_are_not_read_completely(stored: Settings, minia
     with without_index(miniature.folder, MODERN) as server:
         async with assistant_of(replace(stored, source=server.url)) as assistant:
             answer = await assistant.ask("query", url=["nowhere.example"], subset="all", crawl=[MODERN])
+            part = await assistant.ask("query", url=[SITE], subset="all", crawl=[MODERN], limit=1)
+            assert part["crawls_not_read"][1:] == answer["crawls_not_read"]
     assert not answer["complete"]
     assert answer["crawls_without_match"] == []
     assert [each["crawls"] for each in answer["crawls_not_read"]] == [[MODERN], [MODERN]]

@@ -174,6 +174,7 @@ def test_limit_makes_the_cost_a_maximum(server: LoopbackServer, harvested_data: 
 def test_times_are_inclusive_as_typed(first: Moment, last: Moment, expected: tuple[str, str]) -> None:
     low, high = (int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000) for text in expected)
     assert time_bounds(first, last) == (low, high)
+    assert time_bounds("9999", "9999") == (253_370_764_800_000, 253_402_300_800_000)  # the end has no datetime
 
 
 @pytest.mark.parametrize(

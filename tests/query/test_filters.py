@@ -1,5 +1,6 @@
 """One grammar for status, media type and language: command line, Python, web form and JSON API."""
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -7,7 +8,7 @@ import pytest
 
 import catalogue
 from catalogue.catalogue import Catalogue
-from catalogue.errors import QueryError
+from catalogue.errors import IncompleteAnswer, QueryError
 from tests.cli.test_cli import sentence
 from tests.support.amounts import in_part
 from tests.support.commands import Command
@@ -92,6 +93,22 @@ def test_rejects_invalid_filters(
     answer = get(site, f"/api/plan?{urlencode({'url': SITE, name: value})}")
     assert answer.status == 422
     assert says in answer.json["message"]
+
+
+def test_all_interfaces_report_columns_that_old_crawls_lack(
+    site: str, asking: Command, harvested: Catalogue, tmp_path: Path
+) -> None:
+    old, note = min(harvested.files()["crawl"]), "crawls before CC-MAIN-2018-39 have no content_languages"
+    (tmp_path / "urls.txt").write_text("example.com\n")
+    commands = (["query", SITE], ["plan", SITE], ["fetch", SITE, "--dry-run"], ["sample", "-n", "1", SITE])
+    for words in (*commands, ["join", "urls.txt", "-o", "found.parquet"]):
+        ran = asking(*words, "--crawl", old, "--lang", "isl")
+        assert f"note: {note}" in ran.out + ran.err, words
+    with pytest.warns(IncompleteAnswer, match=note):
+        assert harvested.captures(SITE, crawls=old, lang="isl").count() == 0
+    assert note in page(search(site, url=SITE, crawl=old, lang="isl")).one("section").text
+    answer = get(site, f"/api/query?{urlencode({'url': SITE, 'crawl': old, 'lang': 'isl'})}")
+    assert note in " ".join(answer.json["plan"]["warnings"])
 
 
 @pytest.mark.parametrize("columns", ["url", None])

@@ -140,6 +140,8 @@ def test_times_are_utc_in_every_time_zone(tmp_path: Path) -> None:
         *(("fetch_status = 'many'", "Conversion Error"), ("fetch_time > 'yesterday'", "Conversion Error")),
         *(("no_such_function(url)", "Error"), ("url + 1 = fetch_status + url", "Error")),
         *(("warc_record_id = '019d6d22'", "is bytes; write"), ("warc_record_id IN ('x')", "warc_record_id::UUID =")),
+        *((f"{before}warc_record_id = 'x'", "is bytes; write") for before in ("NOT ", "url = 'a' OR ")),
+        ("CASE WHEN WARC_RECORD_ID NOT IN ('x') THEN true END", "is bytes; write"),
         ("1 = 1) AND (url = 'a'", "its brackets do not match"),
         ("url = 'a') OR (url = 'b'", "its brackets do not match"),
     ],

@@ -136,6 +136,9 @@ def test_health_is_503_without_a_readable_store(harvested_data: Path, server: Lo
         store.rename(tmp_path / "moved")
         answer = get(address, "/healthz")
         assert (answer.status, STORE_NAME in answer.json["message"]) == (503, True)
+        for path in ("/api/query?url=a.com", "/search?url=a.com", "/search.csv?url=a.com", "/latest-index?url=a.com"):
+            answer = get(address, path)
+            assert (answer.status, "cannot read its data" in answer.text) == (503, True), path
         (tmp_path / "moved").rename(store)
         assert get(address, "/healthz").status == 200
         store.write_bytes(b"damaged" * 1000)

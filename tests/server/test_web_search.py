@@ -12,6 +12,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
+from catalogue.formatting import to_json
 from catalogue.selection import stored_crawls
 from tests.support.amounts import in_part, in_soak
 from tests.support.serving import get
@@ -38,21 +39,13 @@ def test_finds_the_same_as_python_also_as_csv(site: str, harvested: Catalogue, c
     answer = get(site, next(link.attrs["href"] for link in more if link.text == "As CSV, up to 1,000"))
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     assert answer.headers["content-disposition"] == 'attachment; filename="captures.csv"'
-    assert list(csv.DictReader(StringIO(answer.text))) == [
-        {
-            "crawl": crawl,
-            "subset": row["subset"],
-            "time": f"{row['fetch_time']:%Y-%m-%dT%H:%M:%SZ}",
-            "url": row["url"],
-            "status": str(row["fetch_status"]),
-            "mime": row["content_mime_detected"] or row["content_mime_type"],
-            "languages": row["content_languages"] or "",
-            "length": str(row["warc_record_length"]),
-            "filename": row["warc_filename"],
-            "offset": str(row["warc_record_offset"]),
-        }
-        for row in table
-    ]
+    names = harvested.captures("example.com/*", crawls=crawl).columns
+    texts = [{name: "" if value is None else f"{value}" for name, value in to_json(row).items()} for row in table]
+    assert list(csv.DictReader(StringIO(answer.text))) == texts
+    assert answer.text.splitlines()[0] == ",".join(names)
+    start = get(site, f"/search.csv?url=example.com/*&crawl={crawl}&limit=3&order=key")
+    following = get(site, start.headers["link"].removeprefix("<").partition(">")[0])
+    assert [*csv.DictReader(StringIO(start.text)), *csv.DictReader(StringIO(following.text))] == texts[:6]
     for given in (f"?url=foo*bar&crawl={crawl}", ""):
         page(get(site, f"/search.csv{given}"), 400).one("p", class_="problem")
 
