@@ -248,7 +248,8 @@ class ReadPlan(ReprMixin):
     def _line(self) -> str:
         groups = f"{self.row_groups:,} of {plural(self.considered, 'row group')}"
         patterns = join_first(self.query.patterns)
-        parts = [f"{plural(self.block_count, 'block')} of the CDX index"] if self.searched or self.blocks else []
+        blocks = plural(self.block_count, "block") if self.blocks else "unknown blocks"
+        parts = [f"{blocks} of the CDX index"] if self.searched or self.blocks else []
         parts += [f"{plural(len(self.index_files), 'file')}, {groups}"] if self.is_columnar or not parts else []
         return f"of {patterns}: {', '.join(parts)}, {self.price}"
 
