@@ -321,7 +321,7 @@ class Session:
         return self._closed_sources[0] + requests, self._closed_sources[1] + received
 
     def spending(self) -> Callable[[], tuple[int, int]]:
-        """Start to count; the result returns requests and bytes since then."""
+        """Return a function that returns the requests and bytes since this call."""
         requests, received = self.spent
         return lambda: (self.requests - requests, self.bytes - received)
 

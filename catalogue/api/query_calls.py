@@ -54,8 +54,8 @@ class QueryCalls:
 
         Args:
             patterns: URLs or hosts: ``example.com/page``, ``example.com/*``, ``*.example.com``, ``*.is``, ``*``.
-            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``, of the listed crawls; or ``stored``, the
-                default.
+            crawls: names, years, ranges ``A..B``, ``latest``, ``3`` (the newest three) or ``all``, of the listed
+                crawls; or ``stored``, the default.
             subsets: ``warc`` (pages), ``crawldiagnostics`` (redirects and errors), ``robotstxt`` or ``all``; by default
                 ``warc``, or with ``status`` those that can have it.
             columns: result columns, ``*`` for all; by default those of the CDX index, or all of another dataset.
@@ -186,7 +186,7 @@ class QueryCalls:
 
         Raises:
             QueryError: if the input cannot be read or has no key, or the output has other files.
-            NotHarvested: if neither index of a crawl is stored.
+            NotHarvested: if neither index of a crawl is stored, for more than a thousand keys.
             SourceError: if the source fails as a whole; finished slices stay.
         """
         from catalogue.join.join import JoinQuery, join

@@ -246,7 +246,7 @@ def _bad(number: int, what: str) -> BadUrlIndex:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The data blocks with the result of a pattern."""
+    """The data blocks that contain the captures of a pattern."""
 
     pattern: KeyPattern
     first: int
@@ -259,7 +259,7 @@ class Extent:
 
 
 class OldIndex(ReprMixin):
-    """An index file; its blocks are checked against each other."""
+    """The URL index of 2012; its blocks are checked against each other."""
 
     def __init__(self, source: Source, path: str = PATH) -> None:
         self._source = source

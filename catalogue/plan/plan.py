@@ -68,7 +68,7 @@ class ReadPlan(ReprMixin):
 
     @property
     def waves(self) -> tuple[tuple[PlannedRequest, ...], ...]:
-        """Concurrent requests; the second wave is what may be needed after the first."""
+        """Requests that can be sent at the same time; the second wave is a maximum, which depends on the first."""
         numbered = zip_longest(*(each.waves for each in self.crawls), fillvalue=())
         return tuple(tuple(fetch for wave in number for fetch in wave) for number in numbered)
 
@@ -79,7 +79,7 @@ class ReadPlan(ReprMixin):
 
     @property
     def awaited(self) -> tuple[Awaited, ...]:
-        """Their row groups, which are not in ``files`` yet."""
+        """Row groups whose page indexes must be fetched first; they are not in ``files`` yet."""
         return tuple(awaited for each in self.crawls for awaited in each.awaited)
 
     @property
@@ -104,7 +104,7 @@ class ReadPlan(ReprMixin):
 
     @property
     def counted(self) -> dict[str, int]:
-        """Rows by crawl that a count need not read."""
+        """Number of rows in each crawl that are counted without reading them."""
         return {each.crawl: each.counted for each in self.crawls if each.counted}
 
     @property
