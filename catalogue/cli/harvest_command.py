@@ -288,7 +288,8 @@ def backfill(
         _show_failures(options, done.failures)
     if not complete:
         reason = "the budget is too small for another file; " if not done.failures else ""
-        options.say(f"{reason}run the same command again to continue")
+        begun = done.done or done.failures
+        options.say(f"{reason}{'run the same command again to continue' if begun else 'choose a larger one'}")
     return int(not complete)
 
 
