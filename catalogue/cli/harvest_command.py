@@ -159,7 +159,7 @@ def harvest(
     definition = {name: parameters.pop(name) for name in ("key", "keys", "manifest")}
     defines = bool(paths or paths_file or any(definition.values()))
     if options.table is None and defines:
-        raise QueryError("--key, --manifest and paths need --table")
+        raise QueryError("--key, --manifest and paths need --table; a crawl needs --crawl, such as --crawl latest")
     if options.table is None and not crawls:
         raise QueryError("no crawl; add one, such as --crawl latest")
     if defines and definition["key"] is None:
