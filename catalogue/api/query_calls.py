@@ -50,7 +50,7 @@ class QueryCalls:
         latest: bool = False,
         index: str = "auto",
     ) -> Captures:
-        """Find captures. Nothing is read yet: look at ``.plan``, then call ``.to_pandas()``.
+        """Find captures. Nothing is read yet: look at ``.plan``; ``.to_pandas()`` then reads at any cost.
 
         Args:
             patterns: URLs or hosts: ``example.com/page``, ``example.com/*``, ``*.example.com``, ``*.is``, ``*``.
