@@ -343,7 +343,7 @@ class OldIndex(ReprMixin):
         try:
             answer = self._source.get(self._path, ByteRange(0, HEADER_SIZE))
         except NotFound as error:
-            raise NotFound(f"{error}: the source has no URL index of 2012 there; commoncrawl has") from error
+            raise NotFound(f"{error}; Common Crawl has the URL index of 2012: add --source commoncrawl") from error
         return parse_header(answer.body, answer.total_size), answer.version
 
     @property

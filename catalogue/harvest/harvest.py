@@ -124,7 +124,7 @@ def harvest(  # noqa: PLR0913 - each is named
         if pages and missing:
             received = sum(fetcher.length(file.subset) for file in missing)
             needed = f"{plural(len(missing), 'request')} and {size(received)}"
-            notify(f"{crawl}: about {needed}, for the page indexes above all")
+            notify(f"{crawl}: about {needed}, mainly for page indexes")
         outcome = Harvested(Progress(crawl, len(requested), len(requested) - len(missing)))
         _Run(outcome, fetcher, store, {} if decoded is None else decoded, report).fetch(missing)
     return outcome
