@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.crawls import SUBSETS, newest_first, subset_place
+from catalogue.commoncrawl.crawls import INDEX_NAMES, SUBSETS, newest_first, subset_place
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 
 if TYPE_CHECKING:
@@ -148,4 +148,4 @@ class JoinEstimate(ReprMixin):
     def _rows(self) -> Iterator[tuple[str, str]]:
         for each in self.crawls:
             cost = f"{plural(each.requests, 'request')}, {size(each.bytes)}"
-            yield each.crawl, f"{plural(each.slices, 'slice')} by the {each.index} index, {each.about}{cost}"
+            yield each.crawl, f"{plural(each.slices, 'slice')} by the {INDEX_NAMES[each.index]}, {each.about}{cost}"
