@@ -256,6 +256,9 @@ def test_damaged_blocks_are_requested_again(
         answers = [get(address, path) for _ in statuses]
         assert [answer.status for answer in answers] == statuses
         assert answers[-1].text == get(other, path).text
+        assert get(other, "/api/openapi.json").json["paths"]["/api/query"]["get"]["responses"].keys() >= {
+            *map(str, statuses)
+        }
 
 
 def test_harvests_requested_crawl(
