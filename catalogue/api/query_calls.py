@@ -71,8 +71,8 @@ class QueryCalls:
             exact_url: compare URLs as typed, instead of keys, which ignore scheme, ``www`` and case.
             ordered: sort by key, time and crawl, then by the other columns; the whole result is in memory.
                 Otherwise the newest crawl comes first, in a crawl warc, in a subset the rows by key.
-            unique: ``url``, ``digest`` or a column: keep the first of captures with equal values. URLs are equal if
-                their keys are.
+            unique: ``url``, ``digest`` or a column: keep the first of captures with equal values, in the order of the
+                result: of the newest crawl, unless ``ordered``. URLs are equal if their keys are.
             latest: keep the latest of them instead, by ``url`` unless ``unique`` is given; the whole result is in
                 memory.
             index: ``columnar`` reads the Parquet files of harvested crawls. ``cdx`` reads blocks of the CDX index, for
