@@ -68,7 +68,7 @@ class Captures(ReprMixin):
         return self.question.plan(counts=self._counts, explain=True)
 
     def spending(self) -> Callable[[], tuple[int, int]]:
-        """Start to count; the result returns requests and bytes of the session since then."""
+        """Return a function that returns the requests and bytes of the session since this call."""
         return self._session.spending()
 
     @property

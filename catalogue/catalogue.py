@@ -102,7 +102,7 @@ def _print_event(event: RequestEvent) -> None:
 
 @checking_arguments
 class Catalogue(HarvestCalls, QueryCalls, RecordCalls, TableCalls, ReprMixin):
-    """Metadata of index files, and captures found with it. For one thread at a time; see ``Session.share``.
+    """Metadata of index files, and captures found with it. Use it in one thread at a time.
 
     By default, ``crawls`` are names, years, ranges ``A..B``, ``latest`` or ``all``, of the stored
     crawls; ``report`` is called with the progress, instead of a progress bar.

@@ -53,7 +53,7 @@ _MONTHLY = "CC-MAIN-"
 _ROBOTS_FILE = "/robots.txt"
 _SUCCESS = "200"
 _NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"
-_MOST_NAMED = 10
+MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +326,7 @@ def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: 
     elif subsets and session.store_path.exists() and crawl in session.metadata().crawls:
         missing = [subset for subset in subsets if session.metadata().missing(crawl, [subset])]
         what = f"not all files of {crawl}, {' and '.join(missing)}, are harvested yet"
-    named = ",".join(crawls[:_MOST_NAMED])
+    named = ",".join(crawls[:MOST_NAMED])
     run = f"run: {dataset.harvest_command(named, subsets)}"
     call = dataset.harvest_call(named, subsets)
     return NotHarvested(f"{what}; {run}", crawl=crawl, call=call)

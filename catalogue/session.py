@@ -314,7 +314,7 @@ class Session:
         return sum(each.requests for each in used if each), sum(each.bytes for each in used if each)
 
     def spending(self) -> Callable[[], tuple[int, int]]:
-        """Start to count; the result returns requests and bytes since then."""
+        """Return a function that returns the requests and bytes since this call."""
         requests, received = self.spent
         return lambda: (self.requests - requests, self.bytes - received)
 

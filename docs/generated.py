@@ -56,7 +56,7 @@ def _command(context: click.Context, command: click.Command) -> str:
     lines += [_block(command.get_usage(context).removeprefix("Usage: ")), ""]
     common = set() if command is entry else {each.name for each in entry.params} | {"help"}
     for parameter in command.get_params(context):
-        if parameter.name not in common and (record := parameter.get_help_record(context)):
+        if parameter.name not in common and (record := parameter.get_help_record(context)) and record[1]:
             lines += [f"`{record[0]}`", f": {_plain(record[1])}", ""]
     return "\n".join(lines)
 

@@ -50,12 +50,12 @@ class QueryCalls:
         latest: bool = False,
         index: str = "auto",
     ) -> Captures:
-        """Find captures. Nothing is read yet: look at ``.plan``, then call ``.to_pandas()``.
+        """Find captures. Nothing is read yet: look at ``.plan``; ``.to_pandas()`` then reads at any cost.
 
         Args:
             patterns: URLs or hosts: ``example.com/page``, ``example.com/*``, ``*.example.com``, ``*.is``, ``*``.
-            crawls: names, years, ranges ``A..B``, ``latest`` or ``all``, of the listed crawls; or ``stored``, the
-                default.
+            crawls: names, years, ranges ``A..B``, ``latest``, ``3`` (the newest three) or ``all``, of the listed
+                crawls; or ``stored``, the default.
             subsets: ``warc`` (pages), ``crawldiagnostics`` (redirects and errors), ``robotstxt`` or ``all``; by default
                 ``warc``, or with ``status`` those that can have it.
             columns: result columns, ``*`` for all; by default those of the CDX index, or all of another dataset.
@@ -71,8 +71,8 @@ class QueryCalls:
             exact_url: compare URLs as typed, instead of keys, which ignore scheme, ``www`` and case.
             ordered: sort by key, time and crawl, then by the other columns; the whole result is in memory.
                 Otherwise the newest crawl comes first, in a crawl warc, in a subset the rows by key.
-            unique: ``url``, ``digest`` or a column: keep the first of captures with equal values. URLs are equal if
-                their keys are.
+            unique: ``url``, ``digest`` or a column: keep the first of captures with equal values, in the order of the
+                result: of the newest crawl, unless ``ordered``. URLs are equal if their keys are.
             latest: keep the latest of them instead, by ``url`` unless ``unique`` is given; the whole result is in
                 memory.
             index: ``columnar`` reads the Parquet files of harvested crawls. ``cdx`` reads blocks of the CDX index, for
@@ -186,7 +186,7 @@ class QueryCalls:
 
         Raises:
             QueryError: if the input cannot be read or has no key, or the output has other files.
-            NotHarvested: if neither index of a crawl is stored.
+            NotHarvested: if neither index of a crawl is stored, for more than a thousand keys.
             SourceError: if the source fails as a whole; finished slices stay.
         """
         from catalogue.join.join import JoinQuery, join

@@ -23,7 +23,7 @@ class TableCalls:
     session: Session
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Run SQL over the views ``crawls``, ``files``, ``row_groups``, ``pages`` and ``column_chunks``.
+        """Run SQL over the views of the metadata, such as ``crawls`` and ``row_groups``; ``SHOW TABLES`` lists them.
 
         The relation has ``.df()``, ``.pl()`` and ``.arrow()``. The DuckLake that ``export_ducklake`` wrote into the
         data folder is attached as ``cc`` if the query names it, with a warning if it is incomplete or out of date.

@@ -247,7 +247,7 @@ def _bad(number: int, what: str) -> BadUrlIndex:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The data blocks with the result of a pattern."""
+    """The data blocks that contain the captures of a pattern."""
 
     pattern: KeyPattern
     first: int
@@ -260,7 +260,7 @@ class Extent:
 
 
 class OldIndex(ReprMixin):
-    """An index file; its blocks are checked against each other."""
+    """The URL index of 2012; its blocks are checked against each other."""
 
     def __init__(self, source: Source, path: str = PATH) -> None:
         self._source = source
@@ -344,7 +344,7 @@ class OldIndex(ReprMixin):
         try:
             answer = self._source.get(self._path, ByteRange(0, HEADER_SIZE))
         except NotFound as error:
-            raise NotFound(f"{error}: the source has no URL index of 2012 there; commoncrawl has") from error
+            raise NotFound(f"{error}; Common Crawl has the URL index of 2012: add --source commoncrawl") from error
         return parse_header(answer.body, answer.total_size), answer.version
 
     @property

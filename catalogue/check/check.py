@@ -39,7 +39,7 @@ from catalogue.tables.update_tables import damaged_tables, remake_tables
 
 _RECOVERY = "see the troubleshooting page: sqlite3 .recover, or harvest into another data folder"
 _DAMAGED = {
-    "files": "the stored footer is damaged; queries of this file fail",
+    "files": "the stored footer is damaged; queries cannot use it",
     "documents": "the stored list is damaged",
     "failures": "the stored reason of a failure is damaged",
     "indexes": "the stored page index is damaged; queries run without it",

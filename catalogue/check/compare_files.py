@@ -20,7 +20,7 @@ REPAIR = "catalogue check --repair"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A defect, or a suspicion."""
+    """A defect, or a suspected one."""
 
     kind: str
     """``store`` for the SQLite file; ``files``, ``documents``, ``failures``, ``indexes``, ``facts`` or ``blocks``

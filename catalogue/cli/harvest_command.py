@@ -158,7 +158,7 @@ def harvest(
     definition = {name: parameters.pop(name) for name in ("key", "keys", "manifest")}
     defines = bool(paths or paths_file or any(definition.values()))
     if options.table is None and defines:
-        raise QueryError("--key, --manifest and paths need --table")
+        raise QueryError("--key, --manifest and paths need --table; a crawl needs --crawl, such as --crawl latest")
     if options.table is None and not crawls:
         raise QueryError("no crawl; add one, such as --crawl latest")
     if defines and definition["key"] is None:
@@ -287,7 +287,8 @@ def backfill(
         _show_failures(options, done.failures)
     if not complete:
         reason = "the budget is too small for another file; " if not done.failures else ""
-        options.say(f"{reason}run the same command again to continue")
+        begun = done.done or done.failures
+        options.say(f"{reason}{'run the same command again to continue' if begun else 'choose a larger one'}")
     return int(not complete)
 
 

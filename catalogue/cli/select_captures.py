@@ -1,5 +1,6 @@
 """Captures selected by the options of a command."""
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,8 @@ _NOUNS = {
 """What a subset has: the singular and the plural."""
 NOT_OF_QUERY = {"urls_files", "places", "harvest"}
 """Parameters of commands that are not of ``Query``."""
+_CRAWL = re.compile(r"(?:CC-MAIN-)?[0-9]{4}-[0-9]{2}|latest")
+"""Words for crawls, which are no host."""
 _MARKS = frozenset("./:,*)")
 """Nearly every pattern has one of these characters."""
 
@@ -50,9 +53,8 @@ def select_captures(
 
     Missing crawls are harvested with ``--harvest``, and on a terminal if the user agrees.
     """
-    names = [each for each in parameters["patterns"] if each.startswith("@")]
-    if names and options.table is None:  # keys of other datasets may start so
-        raise QueryError(f"{names[0]!r} is not a pattern; to read patterns from a file use --urls-file {names[0][1:]}")
+    if options.table is None:  # keys of other datasets may look like files and crawls
+        _check_patterns(parameters["patterns"])
     if budget and parameters["harvest"]:
         if not parameters["crawls"]:
             raise QueryError("--harvest needs --crawl")
@@ -79,6 +81,14 @@ def select_captures(
         if is_new_tip(name, catalogue.session.settings.cache):
             options.say(tip)
     return captures
+
+
+def _check_patterns(patterns: Iterable[str]) -> None:
+    for each in patterns:
+        if each.startswith("@"):
+            raise QueryError(f"{each!r} is not a pattern; to read patterns from a file use --urls-file {each[1:]}")
+        if _CRAWL.fullmatch(each):
+            raise QueryError(f"{each!r} is not a pattern; to select a crawl use --crawl {each}")
 
 
 def _harvest_arguments(parameters: dict[str, Any], crawls: Iterable[str]) -> dict[str, Any]:

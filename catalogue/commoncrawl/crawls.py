@@ -66,11 +66,14 @@ def check_crawl_name(text: str, known: Collection[str] = ()) -> str:
 def closest_crawl(text: str, known: Collection[str]) -> str | None:
     """Return the crawl that a mistyped text most likely means, or None.
 
-    That is the crawl of its year and week, or the nearest known one within a year; without a week, the most similar
-    name.
+    That is the crawl of its year and week, or the nearest known one within a year; without a week, its year or the most
+    similar name.
     """
     matched = _WEEK.search(text)
     if not matched:
+        year = _YEAR.search(text)
+        if year and year[0] != text and any(crawl.startswith(f"CC-MAIN-{year[0]}-") for crawl in known):
+            return year[0]
         return closest_name(text[:100], [name for name in (*newest_first(known), *_WORDS) if name != text])
     meant = f"CC-MAIN-{matched[1]}-{int(matched[2]):02}"
     if meant in known or not known:

@@ -114,7 +114,7 @@ def harvest(
         if pages and missing:
             received = sum(fetcher.length(file.subset) for file in missing)
             needed = f"{plural(len(missing), 'request')} and {size(received)}"
-            session.notify(f"{crawl}: about {needed}, for the page indexes above all")
+            session.notify(f"{crawl}: about {needed}, mainly for page indexes")
         outcome = Harvested(Progress(crawl, len(requested), len(requested) - len(missing)))
         _Run(session, outcome, fetcher, {} if decoded is None else decoded, report).fetch(missing)
     return outcome

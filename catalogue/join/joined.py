@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.commoncrawl.crawls import SUBSETS, newest_first, subset_place
+from catalogue.commoncrawl.crawls import INDEX_NAMES, SUBSETS, newest_first, subset_place
 from catalogue.errors import IncompleteAnswer
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 
@@ -78,7 +78,11 @@ class Joined(ReprMixin):
         """Sentences about what was not read."""
         failed = (f"{name} could not be read: {reason}" for name, reason in self.failed.items())
         left = f"{self.left:,} of {plural(self.slices, 'slice')} left, the next of which takes {size(self.next_bytes)}"
-        return [*failed, *([f"{left}; run the join again"] if self.left else []), *self.missing]
+        return [
+            *failed,
+            *([f"{left}; run the join again with a budget above that"] if self.left else []),
+            *self.missing,
+        ]
 
     @property
     def files(self) -> list[Path]:
@@ -151,4 +155,4 @@ class JoinEstimate(ReprMixin):
     def _rows(self) -> Iterator[tuple[str, str]]:
         for each in self.crawls:
             cost = f"{plural(each.requests, 'request')}, {size(each.bytes)}"
-            yield each.crawl, f"{plural(each.slices, 'slice')} by the {each.index} index, {each.about}{cost}"
+            yield each.crawl, f"{plural(each.slices, 'slice')} by the {INDEX_NAMES[each.index]}, {each.about}{cost}"

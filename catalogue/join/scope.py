@@ -20,7 +20,7 @@ from catalogue.join.kinds import Kind, newest_columns
 from catalogue.join.slices import Sizes, Slice, cut, pieces_of_blocks, pieces_of_row_groups
 from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import schema_of
-from catalogue.selection import select
+from catalogue.selection import MOST_NAMED, select
 from catalogue.session import Session
 from catalogue.store.stored_lists import LISTS
 
@@ -101,6 +101,8 @@ class JoinScope:
         """
         ways: list[tuple[CrawlPrice, list[Slice]]] = []
         indexes = self._indexes(crawl, keys)
+        if not indexes:
+            raise self._not_stored(keys)
         for index in indexes:
             try:
                 slices = self._cut(crawl, index, keys)
@@ -132,20 +134,20 @@ class JoinScope:
 
     def _indexes(self, crawl: str, keys: JoinKeys) -> list[str]:
         """Return the CDX index alone if files of the other are missing."""
-        indexes, dataset = self._indexes_of(crawl), self._session.dataset
+        indexes = self._indexes_of(crawl)
         has_list = crawl in self._session.block_lists.stored
         # Without --index columnar, footers answer only where all of them are stored.
         columnar = indexes.columnar is not None and not (self._index == AUTO and indexes.columnar.missing)
         cdx = indexes.cdx is not None and (has_list or (not columnar and keys.patterns <= _SEARCHED))
-        found = [CDX] * cdx + [COLUMNAR] * columnar
-        if not found:
-            option = " --index cdx" if self._index == CDX else ""
-            what = f"the list of blocks of {crawl} is not stored" if option else f"{crawl} is not harvested"
-            command = f"{dataset.harvest_command(crawl, self.selection.subsets)}{option}"
-            raise NotHarvested(
-                f"{what}, which a join of {plural(keys.patterns, 'key')} needs; run: {command}", crawl=crawl
-            )
-        return found
+        return [CDX] * cdx + [COLUMNAR] * columnar
+
+    def _not_stored(self, keys: JoinKeys) -> NotHarvested:
+        crawls = [crawl for crawl in self.selection.crawls if not self._indexes(crawl, keys)]
+        what = crawls[0] if len(crawls) == 1 else f"{len(crawls):,} crawls"
+        command = self._session.dataset.harvest_command(",".join(crawls[:MOST_NAMED]), self.selection.subsets)
+        command += " --index cdx" if self._index == CDX else ""
+        needed = f"a join of {plural(keys.patterns, 'key')} needs a harvest of {what}"
+        return NotHarvested(f"{needed}; run: {command}", crawl=crawls[0])
 
     def _cut(self, crawl: str, index: str, keys: JoinKeys) -> list[Slice]:
         if index == CDX:

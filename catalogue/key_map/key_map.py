@@ -126,7 +126,7 @@ class Lane:
 
     @property
     def depth(self) -> int:
-        """Number of rows, in which one key can be."""
+        """Number of rows that the bars need so that none overlap."""
         return max((bar.row + 1 for bar in self.bars if bar.bounded), default=0)
 
 

@@ -148,7 +148,7 @@ def readable() -> Iterator[None]:
 
 
 def _damaged(error: duckdb.Error) -> DiskFailed:
-    return DiskFailed(f"the catalogue cannot be read ({first_paragraph(error)}); run: catalogue check --repair")
+    return DiskFailed(f"the metadata database cannot be read ({first_paragraph(error)}); run: catalogue check --repair")
 
 
 def quoted(path: Path) -> str:

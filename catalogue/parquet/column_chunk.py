@@ -201,7 +201,7 @@ def _read_encoding_stats(reader: Reader) -> tuple[int, int]:
             field = reader.number
             reader.skip(reader.kind, 7)
         if _MISSING in stats:
-            raise ThriftError(f"the encodings of pages before byte {reader.position} are no numbers")
+            raise ThriftError(f"the encodings of pages before byte {reader.position} are not numbers")
         if stats[1] in DATA_PAGES and stats[2] in DICTIONARY_ENCODINGS:
             coded += stats[3]
         elif stats[1] in DATA_PAGES:

@@ -145,7 +145,7 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True)
 class ListSearch:
-    """The estimated cost of a search in a list of blocks, with the blocks."""
+    """The estimated cost of a search in a list of blocks, and of reading the blocks that it finds."""
 
     requests: int
     bytes: int

@@ -66,7 +66,7 @@ class ReadPlan(ReprMixin):
 
     @property
     def waves(self) -> tuple[tuple[PlannedRequest, ...], ...]:
-        """Concurrent requests; the second wave is what may be needed after the first."""
+        """Requests that can be sent at the same time; the second wave is a maximum, which depends on the first."""
         numbered = zip_longest(*(each.waves for each in self.crawls), fillvalue=())
         return tuple(tuple(fetch for wave in number for fetch in wave) for number in numbered)
 
@@ -77,7 +77,7 @@ class ReadPlan(ReprMixin):
 
     @property
     def awaited(self) -> tuple[Awaited, ...]:
-        """Their row groups, which are not in ``files`` yet."""
+        """Row groups whose page indexes must be fetched first; they are not in ``files`` yet."""
         return tuple(awaited for each in self.crawls for awaited in each.awaited)
 
     @property
@@ -102,7 +102,7 @@ class ReadPlan(ReprMixin):
 
     @property
     def counted(self) -> dict[str, int]:
-        """Rows by crawl that a count need not read."""
+        """Number of rows in each crawl that are counted without reading them."""
         return {each.crawl: each.counted for each in self.crawls if each.counted}
 
     @property
@@ -243,7 +243,8 @@ class ReadPlan(ReprMixin):
     def _line(self) -> str:
         groups = f"{self.row_groups:,} of {plural(self.considered, 'row group')}"
         patterns = join_first(self.query.patterns)
-        parts = [f"{plural(self.block_count, 'block')} of the CDX index"] if self.searched or self.blocks else []
+        blocks = plural(self.block_count, "block") if self.blocks else "unknown blocks"
+        parts = [f"{blocks} of the CDX index"] if self.searched or self.blocks else []
         parts += [f"{plural(len(self.index_files), 'file')}, {groups}"] if self.is_columnar or not parts else []
         return f"of {patterns}: {', '.join(parts)}, {self.price}"
 

@@ -104,7 +104,8 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool)
                 continue
             choice = choose_pages(planned, file, group, rare=rare)
             if choice.defect:
-                defects.append(f"{file.file.path}, row group {group.ordinal}: {choice.defect}; it is read without")
+                where = f"{file.file.path}, row group {group.ordinal}"
+                defects.append(f"{where}: {choice.defect}; it is read without its page index")
             if query.counts and query.keys_decide:
                 sure = sum(unit.sure_rows for unit in choice.units)
                 doubtful = tuple(u for u in choice.units if not (u.certain and u.nulls is not None))

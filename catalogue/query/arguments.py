@@ -58,7 +58,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
         except TypeError as error:
             unknown = _UNKNOWN.search(str(error))
             if unknown and not (error.__traceback__ and error.__traceback__.tb_next):
-                raise unknown_argument(unknown[1], unknown[2], set(names) - {"self"}) from None
+                raise unknown_argument(unknown[1], unknown[2], [each for each in names if each != "self"]) from None
             raise
 
     return call
@@ -66,7 +66,8 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def unknown_argument(call: str, name: str, names: Iterable[str]) -> TypeError:
     similar = closest_name(name, names)
-    return TypeError(f"{call}() has no argument {name}" + (f"; use {similar}=" if similar else ""))
+    hint = f"did you mean {similar}=?" if similar else f"it has {', '.join(names)}"
+    return TypeError(f"{call}() has no argument {name}; {hint}")
 
 
 def flag(name: str, given: object) -> bool:

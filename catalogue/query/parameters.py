@@ -117,6 +117,7 @@ _MIME = "Media type, such as text/html or text/*; repeatable."
 _MATCH = "What a pattern matches. With this option, asterisks are plain characters."
 _LANG = "Language as a code of ISO 639-3, such as isl; repeatable."
 _FROM = "Only captures since this time, in UTC: 2022, 20220131 or 2022-01-31T12:00:00."
+_UNIQUE = "Keep only the first capture of each value of this column, in the order of the result: newest crawl first."
 _FIXED = {Interface.FORM: "the page has fixed columns"}
 _SORTED = {Interface.FORM: "the page has an order of its own"}
 
@@ -147,7 +148,7 @@ PARAMETERS = (
         "to", "Only captures until the end of this time; 2022 includes all of 2022.", valid_time, example="2022-08"
     ),
     Parameter("limit", "Stop after this many captures.", row_limit, int, title="On a page", example=100),
-    Parameter("unique", "Keep only the first capture of each value of this column.", column_name, example="url"),
+    Parameter("unique", _UNIQUE, column_name, example="url"),
     Parameter(
         "latest", "Keep only the latest capture of each URL, or of each --unique value.", partial(flag, "latest"), bool
     ),

@@ -84,7 +84,7 @@ class Query:
         """
         names = {each.name for each in PARAMETERS} | {"within"}
         for name in given.keys() - names:
-            raise unknown_argument("query", name, names)
+            raise unknown_argument("scan", name, QueryOptions.__annotations__)  # other callers have checked the names
         values: dict[str, Any] = {**given, "patterns": () if patterns is None else patterns}
         for each in PARAMETERS:
             if values.get(each.name) is not None:

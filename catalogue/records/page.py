@@ -82,7 +82,7 @@ class Page(ReprMixin):
 
     @property
     def html(self) -> str:
-        """The document as text; invalid bytes become U+FFFD. Raises BadRecord as ``content`` does."""
+        """The document as text; invalid bytes become U+FFFD. Raises BadRecord like ``content``."""
         content, record = self.content, self.record
         syntax = Syntax.XML if is_xml(record.mime or "") else Syntax.TEXT
         charset = record.charset or find_charset(content, syntax, content_type=record.content_type, url=self.url)
@@ -109,7 +109,7 @@ class Page(ReprMixin):
 
     @property
     def markdown(self) -> str | None:
-        """The document as Markdown, as ``text``."""
+        """The document as Markdown; see ``text``."""
         return self.to_markdown()
 
     @property
@@ -139,7 +139,7 @@ class Page(ReprMixin):
         return found
 
     def to_markdown(self, *, main_content: bool = False) -> str | None:
-        """Return Markdown, as ``to_text``."""
+        """Return Markdown; see ``to_text``."""
         with Documents(main_content=main_content, markdown=True, processes=1) as documents:
             found: str | None = documents.extract(self.record)["markdown"]
         return found

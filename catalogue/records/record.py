@@ -293,7 +293,7 @@ def _check(record: Record, block: memoryview | None) -> None:
         if digest and content is not None and not _has_digest(content, digest):
             if what == "payload" and _has_digest(remove_chunks(record.body, record.http_headers), digest):
                 continue
-            raise BadRecord(f"its {what} has not the digest {_shown(digest)}")
+            raise BadRecord(f"its {what} does not have the digest {_shown(digest)}")
 
 
 def _has_digest(content: bytes | memoryview, digest: str) -> bool:

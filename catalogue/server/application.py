@@ -46,7 +46,7 @@ class _GZip(GZipMiddleware):
 def application(service: Service | None = None) -> FastAPI:
     """Return the ASGI application; without a service, only its OpenAPI document works. The caller closes it."""
     app = FastAPI(
-        title="Catalogue of Common Crawl's columnar index",
+        title="Catalogue of Common Crawl",
         version=package_version(),
         description="Captures, and the cost of finding them. Names are those of the index's columns; times are UTC.",
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},

@@ -49,7 +49,8 @@ _REPEATABLE = {each.field for each in PARAMETERS if each.several}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": models.Error, "description": "Invalid, unknown or missing parameter."},
-    404: {"model": models.Error, "description": "The crawl does not exist, or is not harvested."},
+    404: {"model": models.Error, "description": "The crawl does not exist, or neither index of it can answer."},
+    409: {"model": models.Error, "description": "A file has changed at the source, or is damaged or missing there."},
     422: {
         "model": models.Error,
         "description": "The query is invalid or too expensive, or a strict server could not answer it completely.",
@@ -87,13 +88,13 @@ def _endpoint(answer: type[BaseModel], summary: str) -> Callable[[Callable[..., 
 
 
 @_endpoint(
-    models.PlanAnswer, "The cost of a query: requests and bytes, and the requests of each file. Nothing is fetched."
+    models.PlanAnswer, "The cost of a query: requests and bytes, and the requests of each file. No index is read."
 )
 async def plan(request: Request, parameters: Annotated[models.PlanParameters, Query()]) -> Response:
     return await _answer(request, lambda session: _plan(session, CaptureQuery.of(**parameters.query())))
 
 
-@_endpoint(models.QueryAnswer, "Captures.")
+@_endpoint(models.QueryAnswer, "Find captures.")
 async def query(request: Request, parameters: Annotated[models.QueryParameters, Query()]) -> Response:
 
     def answer(session: Session) -> dict[str, Any]:

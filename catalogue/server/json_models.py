@@ -23,7 +23,7 @@ def _digits(value: object) -> object:
 
 
 Limit = Annotated[
-    int, Field(ge=1, le=MAX_LIMIT, description="Maximum of rows.", examples=[10]), BeforeValidator(_digits)
+    int, Field(ge=1, le=MAX_LIMIT, description="Maximum number of rows.", examples=[10]), BeforeValidator(_digits)
 ]
 
 
@@ -45,7 +45,7 @@ class RowGroupsParameters(Arguments):
     after: Annotated[
         Annotated[str, Field(pattern="^[!-~]{1,500}:[0-9]{1,9}$")] | Missing,
         Field(
-            description="next of the previous answer, to continue.",
+            description="To continue: next of the previous answer.",
             examples=["cc-index/table/cc-main/warc/crawl=CC-MAIN-2022-05/subset=warc/part-00000.parquet:0"],
         ),
     ] = None
@@ -78,9 +78,9 @@ _COLUMNS: dict[str, Any] = {
     for field in COMMON_CRAWL.schema
 }
 Capture: Any = create_model(
-    "Capture", __doc__="A row of the columnar index with the requested columns; crawl and subset always.", **_COLUMNS
+    "Capture", __doc__="A capture: the requested columns, and always crawl and subset.", **_COLUMNS
 )
-Error = _model("Error", "The request was not answered.", message=(str, "What is wrong, and what to do about it."))
+Error = _model("Error", "The request was not answered.", message=(str, "What is wrong, and what to do."))
 _Index = Literal["columnar", "cdx"]
 _Cost: dict[str, Any] = {"index": _Index, "requests": Count, "bytes": Count, "seconds": Annotated[float, Field(ge=0)]}
 Way = _model("Way", "What an index costs for a crawl.", **_Cost)
@@ -143,14 +143,14 @@ PlanAnswer = _model(
 )
 QueryAnswer = _model(
     "QueryAnswer",
-    "Captures.",
+    "Captures that match, and the cost of finding them.",
     captures=_list_of(Capture),
     limited=(bool, "Whether there may be more than the limit."),
-    complete=(bool, "Whether all that might match was read."),
-    missing=(list[str], "What was not."),
+    complete=(bool, "Whether everything that may match was read."),
+    missing=(list[str], "Sentences about what was not read."),
     plan=Plan,
-    requests=(Count, "Requests sent to the source in this time, by other queries too."),
-    bytes=(Count, "Bytes received for them."),
+    requests=(Count, "Requests to the source during this query, including those of other queries."),
+    bytes=(Count, "Bytes received by these requests."),
 )
 RowGroup = _model(
     "RowGroup",

@@ -116,7 +116,7 @@ class Service:
         return totals | {"blocks": state.blocks, "pause": pause} | ({} if rate is None else {"rate": rate})
 
     def meter(self) -> Callable[[], tuple[int, int] | None]:
-        """Start to count; the result returns requests to the source and bytes since then.
+        """Return a function that returns the requests to the source and bytes since this call.
 
         It returns None if other queries than the next one have run: they share the source.
         """

@@ -6,8 +6,8 @@ FROM $lists;
 
 COMMENT ON VIEW blocks IS 'Blocks of the CDX index of crawls whose list of blocks is stored, in the folder blocks next to this file. If these were moved since it was written: SET VARIABLE catalogue_folder = ''/new/place'';';
 COMMENT ON COLUMN blocks.crawl IS 'Name, such as CC-MAIN-2022-05.';
-COMMENT ON COLUMN blocks.number IS 'Number of the block in its crawl, from 1 on, in the order of keys.';
-COMMENT ON COLUMN blocks.first_key IS 'Key of the first line of the block; earlier captures of it may end the block before.';
+COMMENT ON COLUMN blocks.number IS 'Number of the block in its crawl, from 1, in the order of keys.';
+COMMENT ON COLUMN blocks.first_key IS 'Key of the first line; earlier captures of this key may be at the end of the block before.';
 COMMENT ON COLUMN blocks.first_time IS 'Time of the first line, UTC; null if it is not a time.';
 COMMENT ON COLUMN blocks.path IS 'Path of the file with the block, relative to the source.';
 COMMENT ON COLUMN blocks.offset IS 'First byte of the block in its file.';

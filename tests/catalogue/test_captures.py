@@ -18,12 +18,12 @@ from tests.support.commands import Command
 @pytest.mark.parametrize(
     ("call", "given", "wrong", "message"),
     [
-        ("captures", ["a.example"], "crawl", "captures() has no argument crawl; use crawls="),
-        ("harvest", [], "crawl", "harvest() has no argument crawl; use crawls="),
-        ("get", ["a.example"], "crawl", "get() has no argument crawl; use crawls="),
-        ("join", [["a.example"]], "column", "join() has no argument column; use columns="),
-        ("scan", [], "crawl", "query() has no argument crawl; use crawls="),
-        ("forget", ["2022-05"], "xyzzy", "forget() has no argument xyzzy"),
+        ("captures", ["a.example"], "crawl", "captures() has no argument crawl; did you mean crawls=?"),
+        ("harvest", [], "crawl", "harvest() has no argument crawl; did you mean crawls=?"),
+        ("get", ["a.example"], "crawl", "get() has no argument crawl; did you mean crawls=?"),
+        ("join", [["a.example"]], "column", "join() has no argument column; did you mean columns=?"),
+        ("scan", [], "crawl", "scan() has no argument crawl; did you mean crawls=?"),
+        ("forget", ["2022-05"], "xyzzy", "forget() has no argument xyzzy; it has crawls"),
         ("captures", [], "crawls", "missing 1 required positional argument: 'patterns'"),
     ],
 )

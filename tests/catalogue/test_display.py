@@ -151,6 +151,7 @@ def test_showing_plan_and_captures_reads_nothing(harvested: catalogue.Catalogue)
     assert any("to_pandas()" in text for text in shown)
     assert repr(found).startswith("<Captures of *.example.com, *.org: ")
     assert texts(found.plan, "td") == texts(found, "td")
+    assert ": unknown blocks of the CDX index, " in repr(harvested.captures("*.example.com", index="cdx"))
     found.count()
     read = harvested.requests
     assert texts(found, "td") == texts(found.plan, "td")

@@ -67,7 +67,7 @@ def test_redirects_of_robots_txt_are_followed_to_robots_txt_alone(tmp_path: Path
 @pytest.mark.parametrize(
     ("head", "digest", "problem"),
     [
-        (HEAD, "AA", r"robots\.warc\.gz at 0: its payload has not the digest"),
+        (HEAD, "AA", r"robots\.warc\.gz at 0: its payload does not have the digest"),
         (HEAD.replace("\r\n", "\r\nContent-Encoding: compress\r\n", 1), "", "the content coding 'compress'"),
     ],
 )

@@ -104,7 +104,7 @@ def test_findings_name_meaning_and_command(cat: Catalogue, server: LoopbackServe
     ran = command("check")
     assert ran.status == 1
     assert ran.out.splitlines() == [
-        f"files: {path}: the stored footer is damaged; queries of this file fail",
+        f"files: {path}: the stored footer is damaged; queries cannot use it",
         f"documents: {COLLINFO}: the stored list is damaged",
         f"indexes: {path}#1: the stored page index is damaged; queries run without it",
     ]

@@ -127,6 +127,10 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("sample -n 5 --fetch text -o x.warc.gz", "ends in .jsonl"),
         ("sample -n 5 -o x.unknown", "add --format"),
         ("sample -n 5 --json", "use --format jsonl"),
+        ("query '*.is' CC-MAIN-2022-05", "to select a crawl use --crawl CC-MAIN-2022-05"),
+        ("sample -n 5 2022-05", "to select a crawl use --crawl 2022-05"),
+        ("harvest CC-MAIN-2022-05", "a crawl needs --crawl, such as --crawl latest"),
+        ("sample -n 5 --format text", "Did you mean '--fetch text'?"),
         ("sample -n 5 --max-size 1MB", "need --fetch"),
         ("sample -n 5 --max 2", "--max needs --per"),
         ("sample -n 5 --fetch warc --main-content -o x.warc.gz", "warc has no texts"),
@@ -235,6 +239,9 @@ def test_missing_crawls_are_named_with_the_command(command: Command, crawl: str)
 
 def test_stored_crawls_without_footers_can_be_left_out(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(whole_mirror), tmp_path)
+    (tmp_path / "many.txt").write_text("".join(f"{number}.example\n" for number in range(1001)), encoding="ascii")
+    message = f"needs a harvest of 2 crawls; run: catalogue harvest --crawl {crawl},{OLD}"
+    assert sentence(command("join", "many.txt", "--crawl", f"{OLD},{crawl}", "-o", "x")).endswith(message)
     assert command("harvest", "--crawl", crawl).status == 0
     assert command("harvest", "--crawl", OLD, "--index", "cdx").status == 0
     for words in (["query", "example.com", "--columns", "url_host_name"], ["sample", "-n1"]):

@@ -31,6 +31,7 @@ KNOWN = ["CC-MAIN-2022-21", "CC-MAIN-2022-05", "CC-MAIN-2021-49", "CC-MAIN-2018-
         *(("2022-05", "CC-MAIN-2022-05"), ("202205", "CC-MAIN-2022-05"), ("CC-MAIN-2022-05-index", "CC-MAIN-2022-05")),
         *(("CC-MAIN-2022-06", "CC-MAIN-2022-05"), ("CC-MAIN-2021-52", "CC-MAIN-2021-49")),
         *(("CC-MAIN-2022-01", "CC-MAIN-2022-05"), ("CC-MAIN-2016-01", None), ("CC-MAIN-2022-05", None)),
+        *(("CC-MAIN-2022", "2022"), ("Jan 2018", "2018"), ("CC-MAIN-2016", "CC-MAIN-2012")),
         *(("2021", "CC-MAIN-2021-49"), ("latst", "latest"), ("ALL", "all"), ("", None), ("nonsense", None)),
     ],
 )

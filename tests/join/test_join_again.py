@@ -272,7 +272,9 @@ def test_a_budget_reads_some_slices_at_a_time(
     assert (refused.complete, refused.bytes, refused.left) == (False, 0, refused.slices)
     budget = max(refused.next_bytes, whole.bytes // 3)
     left, next_one = f"{refused.left} of {plural(refused.slices, 'slice')} left", size(refused.next_bytes)
-    assert refused.problems == [f"{left}, the next of which takes {next_one}; run the join again"]
+    assert refused.problems == [
+        f"{left}, the next of which takes {next_one}; run the join again with a budget above that"
+    ]
     while True:
         done = run(both, texts, output, how, crawls=crawl, index=index, budget=budget)
         received, runs = received + done.bytes, runs + 1

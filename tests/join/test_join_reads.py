@@ -61,6 +61,7 @@ def test_estimate_reads_nothing(both: Catalogue, oracle: Oracle, crawls: list[st
     assert [each.crawl for each in estimate.crawls] == crawls[::-1]
     assert estimate.requests == sum(each.requests for each in estimate.crawls) > 0
     assert estimate.rows == len(texts)
+    assert " by the CDX index, " in str(both.join_estimate(texts, crawls=crawls, index="cdx"))
 
 
 @in_part(2)

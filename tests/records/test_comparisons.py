@@ -88,7 +88,7 @@ def test_digests_without_an_algorithm_are_recognized_by_their_length() -> None:
     for algorithm in ("md5", "sha1", "sha256", "sha512"):
         found = hashlib.new(algorithm, BODY, usedforsecurity=False).hexdigest()
         assert read_record(capture(member, digest=found), member).body == BODY
-        with pytest.raises(BadRecord, match="has not the digest"):
+        with pytest.raises(BadRecord, match="does not have the digest"):
             read_record(capture(member, digest=f"{found[:-2]}{'00' if found[-2:] != '00' else '11'}"), member)
 
 

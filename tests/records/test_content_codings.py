@@ -282,5 +282,5 @@ def test_digests_of_either_form_are_accepted() -> None:
             for reported in (f"sha1:{digest(form)}", ""):
                 record = record_of(body, lines=lines, digest=index, WARC_Payload_Digest=reported)
                 assert (record.payload, record.body) == (PAGE, body)
-    with pytest.raises(BadRecord, match="its payload has not the digest"):
+    with pytest.raises(BadRecord, match="its payload does not have the digest"):
         record_of(body, lines=lines, digest=digest(PAGE + b"x"))

@@ -156,7 +156,7 @@ HOSTILE = {
         "10,000 lines",
     ),
     "a head of its own without end": (packed(X="\r\n c" * 10_000), "10,000 lines"),
-    "another digest of its block": (packed(WARC_Block_Digest=f"sha1:{digest(BODY)}"), "content has not"),
+    "another digest of its block": (packed(WARC_Block_Digest=f"sha1:{digest(BODY)}"), "content does not have"),
     "a request": (packed(WARC_Type="request"), "invalid record|type request"),
     "a warcinfo": (packed(WARC_Type="warcinfo"), "of type warcinfo"),
     "a type that clears the screen": (packed(WARC_Type="\x1b[2J" * 1000), "of type \ufffd"),
@@ -169,9 +169,9 @@ HOSTILE = {
     "another time": (packed(WARC_Date="2022-08-15T01:02:05Z"), "and not of 2022-08-15 01:02:03"),
     "no time": (packed(WARC_Date="yesterday"), "is of None"),
     "another status": (packed(head="HTTP/1.1 404 Not Found\r\n\r\n"), "status is 404"),
-    "another digest": (packed(b"<p>other</p>"), "has not the digest"),
-    "a digest of its own that is wrong": (packed(WARC_Payload_Digest=f"sha1:{digest(b'')}"), "has not"),
-    "another digest, its algorithm in other words": (packed(WARC_Payload_Digest="SHA2-256:00"), "has not"),
+    "another digest": (packed(b"<p>other</p>"), "does not have the digest"),
+    "a digest of its own that is wrong": (packed(WARC_Payload_Digest=f"sha1:{digest(b'')}"), "does not have"),
+    "another digest, its algorithm in other words": (packed(WARC_Payload_Digest="SHA2-256:00"), "does not have"),
     "no HTTP": (packed(head="", WARC_Payload_Digest=""), "invalid record|digest"),
 }
 

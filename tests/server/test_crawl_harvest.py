@@ -256,6 +256,9 @@ def test_damaged_blocks_are_requested_again(
         answers = [get(address, path) for _ in statuses]
         assert [answer.status for answer in answers] == statuses
         assert answers[-1].text == get(other, path).text
+        assert get(other, "/api/openapi.json").json["paths"]["/api/query"]["get"]["responses"].keys() >= {
+            *map(str, statuses)
+        }
 
 
 def test_harvests_requested_crawl(
@@ -350,6 +353,7 @@ def test_failed_harvest_is_404(settings: Settings, tmp_path: Path) -> None:
         for name, why in ((crawl, "could not be harvested"), ("CC-MAIN-2012", "has no columnar index")):
             answer = get(address, f"/{name}-index?url=example.com")
             assert (answer.status, f"{name} {why}" in answer.json["message"]) == (404, True)
+        assert "its CDX index answers, if the source has one" in get(address, "/CC-MAIN-2012/").text
 
 
 def test_close_ends_a_waiting_harvest(mirror: Path, settings: Settings, crawl: str, tmp_path: Path) -> None:
