@@ -27,6 +27,8 @@ from catalogue.source.byte_ranges import ByteRange
 
 _TRUSTWORTHY_DEPRECATED = re.compile(rb"parquet-mr version 1\.(?:[89]|[1-9][0-9])\.")
 """Earlier parquet-mr wrote wrong bounds for binary columns (PARQUET-251)."""
+_CUTS_LARGEST = b"github.com/segmentio/parquet-go"
+"""It cuts the largest values of pages without raising them (segmentio/parquet-go#495)."""
 
 _PARQUET_MR = re.compile(rb"parquet-mr version (\d+)\.(\d+)\.(\d+)")
 _LEFT_OUT: Final = 100
@@ -244,7 +246,7 @@ class ChunkContext:
             bounds=bounds,
             # Without a known order, bounds of pages mean nothing, too.
             column_index=self._index(numbers[_NUMBERS + _COLUMN_INDEX], numbers[_NUMBERS + _COLUMN_INDEX_LENGTH])
-            if self.ordered
+            if self.ordered and not self.created_by.startswith(_CUTS_LARGEST)
             else None,
             offset_index=self._index(numbers[_NUMBERS + _OFFSET_INDEX], numbers[_NUMBERS + _OFFSET_INDEX_LENGTH]),
         )

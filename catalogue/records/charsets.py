@@ -1,13 +1,14 @@
 """Decode bytes by the label of a charset, as browsers do (https://encoding.spec.whatwg.org/).
 
 webencodings maps labels to Python's codecs. Some reject or map bytes differently from the standard; error handlers and
-small tables correct that, except for two kinds of slashes of big5.
+small tables correct that, except for two kinds of slashes of big5 and a tilde of JIS X 0212.
 """
 
 import codecs
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, partial
+from itertools import product
 
 import webencodings
 
@@ -72,7 +73,11 @@ _JIS_RUN = re.compile(rb"((?:[!-~]{2})+)|[!-~][^\x1b]?|.", re.DOTALL)
 _TO_EUC = bytes((byte + 0x80) % 0x100 for byte in range(0x100))
 _KATAKANA_BYTES = range(0x21, 0x60)
 _CONTROLS = {0x0E: _INVALID, 0x0F: _INVALID, 0x1B: _INVALID}
-_NUMBERED = re.compile(rb"&#([0-9]+);")
+_NOT_ENCODED = {"big5": range(0x81, 0xA1), "shift_jis": range(0xED, 0xF0), "gb18030": [0x80]}
+"""Bytes that are decoded, but that begin no code when text is encoded."""
+_LAST_CODE = "═╞╡╪十卅"
+"""Characters of big5 whose second code is used."""
+_SIMILAR_CHARACTERS = dict.fromkeys(["euc-jp", "shift_jis"], str.maketrans("¥‾\u2212", "\\~\uff0d"))
 _ROMAN_CHARACTERS = {0x5C: "¥", 0x7E: "‾"}
 
 
@@ -100,8 +105,29 @@ def encode(text: str, charset: str) -> bytes:
         charset = UTF_8
     if charset == UTF_8:
         return text.encode(errors="replace")
-    encoded: bytes = webencodings.lookup(charset).codec_info.encode(text, "xmlcharrefreplace")[0]
-    return _NUMBERED.sub(rb"%26%23\1%3B", encoded)
+    codes = _codes(charset)
+    characters = text.translate(_SIMILAR_CHARACTERS.get(charset, {}))
+    return b"".join(codes.get(each) or _other_code(each, charset) for each in characters).replace(b"\x1b(B\x1b$B", b"")
+
+
+@cache
+def _codes(charset: str) -> dict[str, bytes]:
+    """Return the code of each character of one or two bytes, from the decoder."""
+    if charset == _ISO_2022_JP:
+        pairs = {each: code for each, code in _codes("euc-jp").items() if len(code) > 1 and code[0] in _TRAILS}
+        return {each: b"\x1b$B%b\x1b(B" % code.translate(_TO_EUC) for each, code in pairs.items()}
+    codes: dict[str, bytes] = {}
+    for code in [*((byte,) for byte in range(256)), *product(_LEAD_BYTES.get(charset, ()), range(0x40, 0xFF))]:
+        character = decode(bytes(code), charset)
+        if code[0] not in _NOT_ENCODED.get(charset, ()) and (character not in codes or character in _LAST_CODE):
+            codes[character] = bytes(code)
+    return codes | {_INVALID: b""}
+
+
+def _other_code(character: str, charset: str) -> bytes:
+    if charset == "gb18030":  # whose codec encodes everything
+        return character.encode(charset, "replace")
+    return character.encode("ascii", "ignore") or b"%%26%%23%d%%3B" % ord(character)
 
 
 def _handler_name(charset: str) -> str:

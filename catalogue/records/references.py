@@ -16,7 +16,7 @@ _BASE = re.compile(r"((https?:)//[^/?#]+)([^?#]*)([^#]*)", re.IGNORECASE)
 _RESOLVED = re.compile(r"(https?://[^/?#]+)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _DOTS = re.compile(r"(?<=/)(?:%2e|\.){1,2}(?=/|\Z)", re.IGNORECASE)
 _TO_ESCAPE = re.compile(r"[^!-~]+")
-_ENCODED_TO_ESCAPE = re.compile(rb"[^!-~]")
+_ENCODED_TO_ESCAPE = re.compile(rb"[^!-~]|[\"#'<>]")
 _NETWORK = re.compile(r"(?:https?:|[/\\]{2})", re.IGNORECASE)
 _NETWORK_WITH_HOST = re.compile(r"(?:https?:)?[/\\]{2}[^/\\?#]", re.IGNORECASE)
 _HTTP_WITH_HOST = re.compile(r"(https?://)(?:[^/?#]*@)?([^/?#]+.*)", re.IGNORECASE | re.DOTALL)
@@ -44,6 +44,7 @@ def resolve(base: str, reference: str, charset: str = UTF_8) -> str:
         target = f"{found[1]}//{target[found.end() :].lstrip('/')}"
     elif found:  # such as "https:page"
         target = target[len(found[1]) :]
+        target = f"./{target}" if _SCHEME.match(target) else target
     parts = _RESOLVED.match(_joined(base, target))
     if not parts:
         return target

@@ -45,7 +45,7 @@ _LONGEST_PAUSE = 1800.0
 _NO_CODING = {"", "identity", "aws-chunked"}
 """Values of ``Content-Encoding`` that leave the bytes as they are; the last is left from uploads to S3.
 
-Some servers name gzip for files that are stored so. The decompressed content is checked.
+Some servers name gzip for files with this extension, maybe before another one. The decompressed content is checked.
 """
 
 RequestedRange: TypeAlias = ByteRange | SuffixRange | None
@@ -201,7 +201,7 @@ class Request:
         """Return the range of an expected response and the size of the file; None and 0 if they are unknown."""
         encoding = headers.get("content-encoding", "")
         codings = {coding.strip() for coding in encoding.lower().split(",")} - _NO_CODING
-        if codings - ({"gzip", "x-gzip"} if self.where.endswith(".gz") else set()):
+        if codings - ({"gzip", "x-gzip"} if ".gz." in f"{self.where.rpartition('/')[2]}." else set()):
             raise WrongRange(f"{self.where} has Content-Encoding {encoding!r}, which was not accepted")
         if headers.get("content-type", "").lower().startswith("multipart/"):
             raise WrongRange(f"{self.where} was sent as multipart, which was not requested")

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter
-from catalogue.parquet.model import TRAILER, with_trailer
-from catalogue.parquet.page_index import decode_offset_index
+from catalogue.parquet.model import TRAILER, Bounds, with_trailer
+from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
 from catalogue.session import Session
 from catalogue.settings import Settings
@@ -26,6 +26,7 @@ from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.footers import Items, Made, field, made, write
 from tests.support.mirrors import read_footer
 from tests.support.own_tables import KEY, dataset_of, edited, rows_of, scan
+from tests.support.page_indexes import encode_column_index
 
 ROWS = 3000
 TABLE = pa.table({KEY: [f"key{row:06}" for row in range(ROWS)], "number": range(ROWS)})
@@ -223,6 +224,27 @@ WRITERS: dict[str, Callable[[], bytes]] = {
 def test_reads_what_other_writers_write(make: Callable[[], bytes], pages: bool) -> None:  # noqa: FBT001
     with dataset_of({"a.parquet": make()}, pages=pages) as cat:
         assert rows_of(cat.captures("*").to_arrow()) == rows_of(TABLE)
+        assert cat.captures("key000100").to_arrow()["number"].to_pylist() == [100]
+
+
+def test_largest_values_that_were_cut_are_no_bounds() -> None:
+    """The column index of segmentio/parquet-go has the first bytes of the largest keys."""
+    data = write(TABLE, data_page_size=1, write_batch_size=100)
+    chunk = read_footer(data).row_groups[0].chunks[KEY]
+    assert chunk.column_index
+    assert chunk.offset_index
+    pages = decode_offset_index(data[chunk.offset_index.start : chunk.offset_index.end], chunk, ROWS)
+    index = decode_column_index(data[chunk.column_index.start : chunk.column_index.end], chunk, pages)
+    cut = encode_column_index(
+        replace(index, bounds=tuple(each and Bounds(each.min[:6], each.max[:6]) for each in index.bounds))
+    )
+    footer = made(data)
+    footer.fields[6] = (BINARY, b"github.com/segmentio/parquet-go")
+    del footer.meta(0, 0)[12]  # the statistics
+    field(footer.chunk(0, 0), 6, footer.rest - TRAILER)
+    field(footer.chunk(0, 0), 7, len(cut))
+    file = data[: footer.rest - TRAILER] + cut + with_trailer(footer.footer)
+    with dataset_of({"a.parquet": file}, pages=True) as cat:
         assert cat.captures("key000100").to_arrow()["number"].to_pylist() == [100]
 
 

@@ -120,6 +120,7 @@ REFERENCES = {
     "/a/%2e%2E/.%2e/b": "https://example.com/b",
     "https:a": "https://example.com/dir/a",
     "https:/a": "https://example.com/a",
+    "https:mailto:a": "https://example.com/dir/mailto:a",
     "http:a.example/": "http://a.example/",
     "https:///a.example/b": "https://a.example/b",
     "h\nttp:\\\\a.example\\b": "http://a.example/b",
@@ -142,14 +143,19 @@ def test_resolves_references_like_a_browser(reference: str) -> None:
 @pytest.mark.parametrize(
     ("charset", "query"),
     [
-        ("windows-1251", "%E6%26%2326085%3B"),
-        ("shift_jis", "%84w%93%FA"),
-        ("gbk", "%A7%D8%C8%D5"),
-        ("utf-16le", "%D0%B6%E6%97%A5"),
+        ("windows-1251", "%E6%26%2326085%3B%26%2365374%3B"),
+        ("shift_jis", "%84w%93%FA%81`"),
+        ("euc-jp", "%A7%D8%C6%FC%A1%C1"),
+        ("iso-2022-jp", "%1B$B%27XF|!A%1B(B"),
+        ("gbk", "%A7%D8%C8%D5%A1%AB"),
+        ("gb18030", "%A7%D8%C8%D5%A1%AB"),
+        ("utf-16le", "%D0%B6%E6%97%A5%EF%BD%9E"),
     ],
 )
 def test_escapes_queries_in_the_charset_of_the_page(charset: str, query: str) -> None:
-    record = record_of("<a href=/ж?q=&#1078;&#26085;#ж>".encode(charset, "replace"), f"text/html; charset={charset}")
+    record = record_of(
+        "<a href=/ж?q=&#1078;&#26085;&#65374;#ж>".encode(charset, "replace"), f"text/html; charset={charset}"
+    )
     (link,) = Page(record, "CC-MAIN-2022-33", "warc").links
     assert link["url"] == f"https://example.com/%D0%B6?q={query}#%D0%B6"
 
