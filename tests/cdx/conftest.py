@@ -14,7 +14,6 @@ from tests.support.served_lists import BLOCKS
 
 @pytest.fixture(scope="package")
 def listed() -> bytes:
-    """A made-up list of blocks."""
     return make_list(BLOCKS)
 
 
@@ -31,11 +30,9 @@ def whole_rows(whole_mirror: Path) -> pa.Table:
 
 @pytest.fixture(scope="session")
 def indexes(whole_mirror: Path, whole_rows: pa.Table) -> list[CdxIndex]:
-    """The CDX index of each crawl."""
     return indexes_of(whole_mirror, whole_rows)
 
 
 @pytest.fixture(scope="session")
 def scanned(indexes: list[CdxIndex]) -> dict[str, list[bytes]]:
-    """All lines of each crawl, by reading all."""
     return {index.crawl: index.lines for index in indexes}

@@ -59,12 +59,6 @@ WITH_ID = [
 ]
 
 
-@pytest.mark.parametrize("at", range(len(WITH_ID)))
-def test_the_record_id_is_written_last(at: int) -> None:
-    text = f"com,example)/ 20220816185132 {json.dumps(WITH_ID[at])}".encode()
-    assert written_lines(CRAWL, found(text)) == [line(recordid=RECORD_ID).decode()]
-
-
 def test_refuses_a_second_record_id() -> None:
     twice = line(recordid=RECORD_ID)[:-1] + f', "recordid": "{RECORD_ID}"}}'.encode()
     with pytest.raises(BadCdx, match="the field recordid occurs twice"):

@@ -91,11 +91,6 @@ def test_leaves_out_missing_values() -> None:
     assert "status" not in fields_of(ROW | {"fetch_status": -1})
 
 
-def test_writes_no_lines_without_rows() -> None:
-    empty = pa.RecordBatch.from_pylist([], schema=SCHEMA)
-    assert [write_lines(lines_of(empty), output) for output in Output] == [b"", b"", b""]
-
-
 @pytest.mark.parametrize(
     "text", ['"', "\\", "\n", "\r\n", "\t", "\0", "\x1b[31m", "\u2028", "\x85", "é", "😀", "</script>"]
 )

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.cdx.blocks import FoundLines
-from catalogue.cdx.lines import COLUMNS, lines_of
+from catalogue.cdx.lines import lines_of
 from catalogue.cdx.rows import captures_of
-from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadCdx
 from catalogue.surt.interval import EVERYTHING
 from tests.support.amounts import in_soak, part_of
@@ -69,12 +68,6 @@ def test_converts_a_line() -> None:
         "crawl": CRAWL,
         "subset": "warc",
     }
-
-
-def test_schema_is_that_of_the_columnar_index() -> None:
-    batch = captures_of(CRAWL, [])
-    assert batch.num_rows == 0
-    assert batch.schema == pa.schema([SCHEMA.field(name) for name in COLUMNS])
 
 
 @pytest.mark.parametrize("subset", ["warc", "crawldiagnostics", "robotstxt"])
@@ -161,14 +154,6 @@ def test_archives_before_2013_are_in_other_folders(crawl: str) -> None:
         rows(line(filename=path))
     with pytest.raises(BadCdx, match=f"not one of {crawl}"):
         captures_of(crawl, [FoundLines(SHARD, 0, 1, line() + b"\n")])
-
-
-def test_escaped_and_raw_characters_are_equal() -> None:
-    url = 'https://example.com/é?q="日本"\\\U0001f600'
-    escaped, raw = json.dumps(FIELDS | {"url": url}), json.dumps(FIELDS | {"url": url}, ensure_ascii=False)
-    assert escaped != raw
-    found = rows(*(b"com,example)/\xc3\xa9 20220816185132 " + text.encode() for text in (escaped, raw)))
-    assert [(row["url"], row["url_surtkey"]) for row in found] == [(url, "com,example)/é")] * 2
 
 
 def test_accepts_any_order_unknown_fields_and_numbers() -> None:

@@ -215,12 +215,6 @@ def test_converts_keys_to_urls(key: str, url: str) -> None:
     assert url_of(key.encode(errors="surrogateescape")) == url
 
 
-@given(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=50), urls)
-def test_every_key_has_a_url(text: str, url: str) -> None:
-    assert url_of(text.encode()).startswith("http")
-    assert url_of(url_key(url)) == url
-
-
 @pytest.mark.parametrize(
     ("pattern", "same"),
     [

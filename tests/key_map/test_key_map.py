@@ -112,16 +112,6 @@ def test_sorted_files_tile_the_axis_and_bounds_of_signed_order_are_sorted() -> N
     assert 1 / 3 <= end < 2 / 3
 
 
-def test_row_groups_of_zipped_streams_overlap() -> None:
-    groups = [(f"a{at}", f"m{at}") for at in range(6)]
-    space = key_space(CRAWL, [a_file("x", *groups)], plan(exact_interval(b"b"), x=[(at, True) for at in range(6)]))
-    lane = only(space.groups[0])
-    assert lane.depth == 6
-    assert [bar.row for bar in lane.bars] == list(range(6))
-    ((start, _),) = space.groups[0].marks
-    assert all(bar.start < start < bar.end for bar in lane.bars)
-
-
 def test_row_groups_without_bounds_take_the_whole_axis() -> None:
     files = [a_file("x", ("a", "b"), None), a_file("y", None)]
     read = plan(exact_interval(b"q"), x=[(1, False)], y=[(0, False)])

@@ -188,14 +188,6 @@ def path(untaught_data: Path, tmp_path: Path) -> Path:
     return Path(shutil.copyfile(untaught_data / "catalogue.duckdb", tmp_path / "catalogue.duckdb"))
 
 
-def fewer(path: Path) -> None:
-    temporary = path.with_name("beside.duckdb")
-    shutil.copyfile(path, temporary)
-    with duckdb.connect(temporary) as connection:
-        connection.execute("DELETE FROM derived.files WHERE path = (SELECT min(path) FROM derived.files)")
-    temporary.replace(path)
-
-
 def count(path: Path) -> int:
     with reading(path) as connection:
         ((number,),) = connection.execute(COUNT).fetchall()
@@ -209,14 +201,3 @@ def test_failed_query_does_not_affect_the_next_and_releases_the_file(path: Path)
             connection.execute("CREATE TEMP TABLE files AS SELECT 1; SELECT no_such_column FROM catalogue.files")
         assert count(path) == right
     subprocess.run([sys.executable, "-c", WRITES, path], check=True, timeout=60)
-
-
-def test_readers_see_a_consistent_state_and_then_a_replaced_file(path: Path) -> None:
-    with reading(path) as first:
-        before = first.execute(COUNT).fetchall()
-        fewer(path)
-        with reading(path) as second:
-            ((after,),) = second.execute(COUNT).fetchall()
-            assert first.execute(COUNT).fetchall() == before == [(after + 1,)]
-    fewer(path)
-    assert count(path) == after - 1

@@ -67,8 +67,6 @@ Change = Callable[[Claims], object]
 
 
 def put(page: int, *, least: bytes | None = None, greatest: bytes | None = None, nulls: int | None = None) -> Change:
-    """Say something else of a page."""
-
     def change(stored: Claims) -> None:
         for values, value in ((stored.mins, least), (stored.maxs, greatest), (stored.counts or [], nulls)):
             if value is not None:

@@ -181,7 +181,6 @@ MAX_FOOTER = Limits().max_footer
 
 
 def with_unknown_field(kind: int, value: bytes) -> bytes:
-    """A footer with one more field, number 100."""
     return SMALL.footer[:-1] + bytes([kind]) + b"\xc8\x01" + value + b"\x00"
 
 

@@ -1,6 +1,5 @@
 """Pages without compression have the same values, and damaged ones are left to pyarrow."""
 
-from pathlib import Path
 from random import Random
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from catalogue.parquet.page_headers import PageHeader, page_headers
 from catalogue.parquet.splice import PART_BYTES, ChunkPages, NotInflatedError, inflated, parts, splice
 from tests.support.amounts import in_soak
 from tests.support.footers import write
-from tests.support.mirrors import one_of_each_crawl, read_footer
+from tests.support.mirrors import read_footer
 from tests.support.spliced import groups, read, spliced, whole, wide_table
 
 wide = pytest.fixture(scope="module")(wide_table)
@@ -39,18 +38,6 @@ def test_every_type(wide: pa.Table, *, dictionary: bool) -> None:
     footer = read_footer(data)
     for chunk in groups(data)[0]:
         check_chunk(data, footer, chunk, wide.num_rows)
-
-
-def test_every_column_of_a_file_of_each_crawl(mirror: Path) -> None:
-    compared = 0
-    for path in one_of_each_crawl(mirror):
-        data = path.read_bytes()
-        footer = read_footer(data)
-        for chunk in footer.row_groups[0].chunks.values():
-            if chunk.codec_name == "GZIP":
-                check_chunk(data, footer, chunk, footer.row_groups[0].num_rows)
-                compared += 1
-    assert compared >= 50
 
 
 @in_soak

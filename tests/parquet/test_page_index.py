@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.page_headers import check_pages, page_header
+from catalogue.parquet.page_headers import check_pages
 from catalogue.parquet.page_index import (
     LONGEST_BOUND,
     ColumnIndex,
@@ -29,18 +29,6 @@ from tests.support.page_indexes import encode_column_index, encode_offset_index,
 from tests.support.paged import FEW, KEY, PLAIN, overall_of, pages_of, part, parts, written
 
 
-@pytest.mark.parametrize("dictionary", [True, False])
-@pytest.mark.parametrize("page", ["1.0", "2.0"])
-@pytest.mark.parametrize("codec", ["gzip", "zstd", "none"])
-def test_pages_equal_their_index(codec: str, page: str, *, dictionary: bool) -> None:
-    for each in parts(written(compression=codec, data_page_version=page, use_dictionary=dictionary, row_group_size=70)):
-        index = located_by_headers(each.pages, each.chunk)
-        assert index == each.located
-        assert len(index) == len(index.offsets) - 1 == len(index.first_rows) - 1
-        if each.chunk.column.name == PLAIN:
-            assert index.first_rows == (*range(0, each.num_rows, 10), each.num_rows)
-
-
 def test_pages_of_the_mirror_equal_their_index(mirror: Path) -> None:
     pages: Counter[bool] = Counter()
     for path in index_paths(mirror):
@@ -52,20 +40,6 @@ def test_pages_of_the_mirror_equal_their_index(mirror: Path) -> None:
                 check_pages(each.data[index.offsets[0] : index.offsets[-1]], index, range(len(index)), dictionary=True)
     assert pages[True] > 1000
     assert pages[False] > 500
-
-
-@pytest.mark.parametrize("page", ["1.0", "2.0"])
-def test_which_pages_need_the_dictionary(page: str) -> None:
-    needed = {}
-    for each in parts(written(data_page_version=page)):
-        headers = [page_header(each.data, offset) for offset in each.located.offsets[:-1]]
-        assert all(header.data_page for header in headers)
-        needed[each.chunk.column.name] = [header.needs_dictionary for header in headers]
-        assert sum(needed[each.chunk.column.name]) == each.chunk.dictionary_coded
-    assert needed[PLAIN] == [False] * 13
-    assert needed[FEW] == [True] * 13
-    assert needed[KEY] == sorted(needed[KEY], reverse=True)
-    assert 1 < sum(needed[KEY]) < 12
 
 
 def held_pages(path_or_bytes: Path | bytes) -> Iterator[tuple[str, str, ColumnIndex, list[list[bytes]]]]:
@@ -258,17 +232,3 @@ def test_truncated_bounds_are_bounds(values: list[bytes]) -> None:
         chunk = replace(part(KEY).chunk, bounds=Bounds(least, greatest), null_count=0)
         stored = ColumnIndex((bounds,), (0,))
         assert decode_column_index(encode_column_index(stored), chunk, pages_of([1])) == stored
-
-
-@pytest.mark.parametrize(
-    ("greatest", "expected"),
-    [
-        *((b"k" * 256, b"k" * 256), (b"k" * 257, b"k" * 255 + b"l"), (b"k" * 255 + b"\xff", b"k" * 255 + b"\xff")),
-        *((b"k" * 255 + b"\xff\xff", b"k" * 254 + b"l"), (b"k" * 255 + b"\x7f" * 2, b"k" * 255 + b"\x80")),
-        *((b"k" * 255 + "п".encode(), b"k" * 255 + b"\xd1"), (b"k" + b"\xff" * 300, b"l")),
-        *((b"\xff" * 256, b"\xff" * 256), (b"\xff" * 300, b"\xff" * 300), (b"", b"")),
-    ],
-)
-def test_truncates_known_bounds(greatest: bytes, expected: bytes) -> None:
-    assert cut_bounds(b"", greatest) == Bounds(b"", expected)
-    assert cut_bounds(greatest, greatest).min == greatest[:256]

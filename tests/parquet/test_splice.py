@@ -81,7 +81,6 @@ def selections(count: int) -> Iterator[tuple[int, ...]]:
 def picked(
     data: bytes, footer: Footer, chunk: ColumnChunk, index: OffsetIndex, pages: Sequence[int], *, dictionary: bool
 ) -> bytes:
-    """A spliced file of some pages, with the dictionary page or without it."""
     before = data[chunk.range.start : index.offsets[0]] if dictionary else b""
     body = b"".join(data[index.offsets[page] : index.offsets[page + 1]] for page in pages)
     rows = sum(len(index.rows(range(page, page + 1))) for page in pages)
@@ -93,7 +92,6 @@ def picked(
 def check_selections(
     compared: Counter[str], data: bytes, footer: Footer, chunk: ColumnChunk, values: pa.Array, **options: Any
 ) -> None:
-    """Compare every choice of pages of a chunk with the same rows of the whole."""
     index, coded = located(data, chunk, len(values)), chunk.dictionary_coded
     for page in range(len(index)):
         needed = page_header(data, index.offsets[page]).needs_dictionary
@@ -148,20 +146,6 @@ def test_every_kind_of_column(wide: pa.Table, codec: str, page: str, dictionary:
     assert compared["in all"] > 270
     assert compared["with gaps"] > 70
     assert (compared["without the dictionary of their chunk"] > 30) == (dictionary == "overflows")
-
-
-def test_rejects_dictionary_pages_without_their_dictionary(wide: pa.Table) -> None:
-    data = paged(wide, dictionary_pagesize_limit=400)
-    footer, refused = read_footer(data), 0
-    for group in footer.row_groups:
-        for chunk in group.chunks.values():
-            index = located(data, chunk, group.num_rows)
-            for page in range(chunk.dictionary_coded or 0):
-                file = picked(data, footer, chunk, index, [page], dictionary=False)
-                with pytest.raises(OSError, match="Dictionary page must be before data page"):
-                    read(file)
-                refused += 1
-    assert refused > 100
 
 
 @pytest.mark.parametrize("page", ["1.0", "2.0"])

@@ -30,7 +30,6 @@ def columnar(
 
 @pytest.fixture(scope="module")
 def crawls(columnar: Catalogue) -> list[str]:
-    """Newest first."""
     return newest_first(columnar.session.metadata().crawls)
 
 
@@ -41,7 +40,6 @@ def newest(crawls: list[str]) -> str:
 
 @pytest.fixture
 def copied(whole_mirror: Path, tmp_path: Path) -> Path:
-    """A copy of the mirror that a test may change."""
     return Path(copytree(whole_mirror, tmp_path / "mirror"))
 
 

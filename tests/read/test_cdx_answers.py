@@ -28,7 +28,6 @@ READ = [*COLUMNS, "crawl", "subset"]
 
 @pytest.fixture
 def small_mirror(whole_mirror: Path, newest: str, tmp_path: Path) -> Path:
-    """A copy of the CDX index of the newest crawl."""
     replace_index(tmp_path / "mirror", read_index(whole_mirror, newest))
     return tmp_path / "mirror"
 

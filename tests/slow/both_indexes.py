@@ -69,8 +69,6 @@ _DECIDING = {"status", "mime", "lang", "from_", "where", "ordered", "unique", "l
 
 
 class RandomQueries:
-    """Chooses patterns and conditions."""
-
     def __init__(self, crawl: SyntheticCrawl, random: Random) -> None:
         self._crawl, self._random = crawl, random
         self._urls, self._hosts = (crawl.rows.column(name) for name in ("url", "url_host_name"))
@@ -221,7 +219,6 @@ def check_same(one: pa.Table, other: pa.Table, what: str) -> None:
 
 
 def run(count: int, seed: int, folder: Path) -> dict[str, object]:
-    """Compare the answers to so many queries of a large crawl."""
     began = time.monotonic()
     crawl = write_synthetic_crawl(folder / "mirror", ROWS, seed)
     written = time.monotonic() - began
@@ -230,7 +227,6 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
 
 
 def compare_queries(count: int, seed: int, folder: Path, crawl: SyntheticCrawl) -> Counter[str]:
-    """Compare the answers to so many queries of a crawl."""
     random, found = Random(f"both indexes {seed}"), Counter[str]()
     queries = RandomQueries(crawl, random)
     with LoopbackServer(crawl.folder) as server:

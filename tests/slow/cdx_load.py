@@ -125,7 +125,6 @@ class _Load:
         self.found.update({"compared": 1, f"status {answer.status}": 1, "bytes": len(body)})
 
     def _disconnect(self, question: Question, random: Random) -> None:
-        """Close within the request, after it, or within the answer."""
         request = f"GET {question[0]} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode("ascii")
         with closing(self._connection()) as connection, suppress(ConnectionError):
             connection.sock.sendall(request[: random.choice([len(request) // 2, *[len(request)] * 3])])

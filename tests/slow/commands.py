@@ -133,7 +133,6 @@ class World:
         self._states["fetched"] = Image.of(self.work)
 
     def result(self, writer: Writer) -> Result:
-        """Return what a command does without faults."""
         if writer.name not in self._results:
             self.state(writer.before).write(self.work)
             requests = len(self.server.log)
@@ -250,7 +249,6 @@ def _check_committed(made: World, writer: Writer, replay: Replay, left: Image, e
 
 
 def kill(made: World, writer: Writer, random: Random) -> bool:
-    """Kill a command at a random call, check what is left, and run it again; return whether it was killed."""
     calls = max(entry.number for entry in made.result(writer).entries)
     before = made.state(writer.before)
     before.write(made.work)

@@ -24,8 +24,6 @@ _CREATED, _EMPTIED, _FOLDER = 1, 2, 4
 
 
 class Call(IntEnum):
-    """A call that changes files."""
-
     OPEN = 1
     WRITE = 2
     TRUNCATE = 3
@@ -216,7 +214,6 @@ class Replay:
         self._open: dict[int, _File | str] = {}
 
     def take(self, entry: Entry) -> None:
-        """Apply one call."""
         if entry.error:
             return
         file = self._open.get(entry.fd)
@@ -279,7 +276,6 @@ class Replay:
 
 
 def _apply(entry: Entry, file: _File | None, names: dict[str, _File], folders: set[str]) -> None:
-    """Apply a change of names."""
     if entry.call is Call.MKDIR:
         folders.add(entry.path)
     elif entry.call is Call.RMDIR:

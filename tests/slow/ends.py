@@ -70,8 +70,6 @@ _SLOWEST = 60.0
 
 @dataclass(frozen=True)
 class Ends:
-    """Starts commands and ends them early."""
-
     folder: Path
     command: Command
     damaged: Path

@@ -70,8 +70,6 @@ def mirror_of(folder: Path) -> Path:
 
 
 class Memory:
-    """A source of one file."""
-
     url = "memory:///"
     connections = 1
 
@@ -156,7 +154,6 @@ def _original(data: bytes) -> _Original:
 
 
 def _places(data: bytes, names: Sequence[str]) -> Iterator[_Place]:
-    """Find the indexes, page headers and pages of some columns."""
     for chunk in (group.chunks[name] for group in read_footer(data).row_groups for name in names):
         for what in ("column_index", "offset_index"):
             at = getattr(chunk, what)
@@ -197,8 +194,6 @@ def _damaged(original: _Original, rng: Random, others: Sequence[_Original]) -> t
 
 
 class _Reading:
-    """Reads damaged files as the catalogue does."""
-
     def __init__(self) -> None:
         self.warnings: list[str] = []
 

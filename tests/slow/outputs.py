@@ -27,7 +27,6 @@ def _rows(data: bytes) -> object:
 
 
 def _content(path: Path) -> object:
-    """Return what is in an output file, in a form that is equal for equal output."""
     data = path.read_bytes()
     if path.suffix == ".parquet":
         return _rows(data)

@@ -56,8 +56,6 @@ Step = Callable[[], object]
 
 
 class _Steps:
-    """Steps that a random generator chooses."""
-
     def __init__(self, mirror: Path, server: FaultServer, folder: Path, records: int) -> None:
         self._mirror, self._server, self._records = mirror, server, records
         self.folder, self._everything = folder / "step", folder / "everything"
@@ -127,7 +125,6 @@ class _Steps:
             return cat.sql(sql).fetchall()
 
     def _query(self, random: Random, crawl: str) -> dict[str, Any]:
-        """Return the arguments of a query."""
         mine = self._rows if crawl == "all" else self._rows.filter(pc.equal(self._rows.column("crawl"), crawl))
         return {
             "patterns": [*random_patterns(mine, random.choice([1, 1, 11]), random.getrandbits(32))],
@@ -210,7 +207,6 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
         steps = _Steps(mirror, server, folder, min(400, count // 3))
 
         def do(step: Step) -> tuple[object, int]:
-            """Return the result of a step, and its requests."""
             steps.folder.mkdir()
             server.reset()
             faulthandler.dump_traceback_later(_DEADLINE, exit=True)

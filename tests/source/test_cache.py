@@ -194,7 +194,6 @@ def test_requests_damaged_entries_again(cache: RangeCache, folder: Path, damage:
     assert the_file(folder).name == "1001-1500"
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_ignores_links_and_foreign_files_in_the_cache_folder(cache: RangeCache, folder: Path, tmp_path: Path) -> None:
     put(cache, (0, 500))
     version, elsewhere = the_file(folder).parent, tmp_path / "elsewhere"
@@ -348,7 +347,6 @@ print(cached_ranges(cache), len(files(folder)), flush=True)
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="needs a limit on the size of files")
 def test_full_disk_disables_caching_of_large_bodies(folder: Path) -> None:
     """Files have a size limit in this test, since only root can fill a disk."""
     with run_script(folder, FULL) as process:
@@ -356,7 +354,6 @@ def test_full_disk_disables_caching_of_large_bodies(folder: Path) -> None:
         assert line(process) == "[(0, 51000)] 3"
 
 
-@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="users cannot be changed")
 def test_read_only_cache_still_answers() -> None:
     with tempfile.TemporaryDirectory() as name:  # readable for all users, unlike pytest's folder
         folder, stored = Path(name) / "ranges", [(0, 1000), (2000, 2500), (3000, 3500)]

@@ -64,7 +64,6 @@ class Body:
 
 
 def right(size: int = 100, requested: ByteRange = BOUNDED, **more: str) -> dict[str, str]:
-    """Return the headers of a correct response."""
     return {
         "content-range": content_range(requested, size),
         "content-length": str(len(requested)),

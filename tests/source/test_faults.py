@@ -85,12 +85,6 @@ def test_passes_on_retry_after(served: Served, kind: Kind, seconds: int | None) 
     assert raised.value.retry_after == (seconds and pytest.approx(seconds + 1, abs=1))
 
 
-def test_internal_error_in_200_is_unreachable(served: Served) -> None:
-    served.script(quick(Kind.XML_IN_200, variant=1))
-    with pytest.raises(Unreachable, match="InternalError"):
-        served.source.get(PATH, SUFFIX)
-
-
 @both_protocols
 def test_documents_are_checked_like_ranges(protocol: str) -> None:
     """A document has no Content-Range to check; the rest is checked."""

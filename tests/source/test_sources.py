@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import os
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -228,7 +227,6 @@ def test_paths_outside_of_the_folder_are_not_found(folder: Path, path: str) -> N
         FolderSource(folder).get(path)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no pipes, links and rights in folders")
 def test_unreadable_files_are_errors(folder: Path) -> None:
     source = FolderSource(folder)
     os.mkfifo(folder / "pipe")

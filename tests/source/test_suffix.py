@@ -142,7 +142,6 @@ def test_file_that_changes_between_two_requests_is_requested_again() -> None:
 
 
 def refuses_long_suffixes(request: Request) -> Fault | None:
-    """Refuse ranges from the end that are longer than the file."""
     length = request.headers["range"].partition("=-")[2]
     return Fault(Kind.UNSATISFIABLE) if length and int(length) > len(FILES[request.path]) else None
 

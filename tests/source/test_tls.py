@@ -39,7 +39,6 @@ class Identity:
 
 
 def identity(folder: Path, name: str, host: str = "127.0.0.1", *, days: int = 30) -> Identity:
-    """Make a certificate that is valid for some days, or has expired."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     try:

@@ -35,7 +35,6 @@ from tests.support.stores import (
 
 path = pytest.fixture(store_path)
 store = pytest.fixture(empty_store)
-needs_forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 
 def resume(process: subprocess.Popen[str]) -> str:
@@ -211,7 +210,6 @@ def in_fork(work: Callable[[], object]) -> str:
     return messages
 
 
-@needs_forks
 def test_copy_without_log_is_an_older_state(path: Path, tmp_path: Path) -> None:
     def put(start: int, count: int) -> None:
         """Write without closing the store, so that its log stays."""
@@ -269,7 +267,6 @@ def test_log_shrinks_after_a_long_reader(path: Path, tmp_path: Path) -> None:
         assert "keeps reading" not in command("status").out
 
 
-@needs_forks
 def test_refuses_use_after_fork(mirror: Path, crawl: str, tmp_path: Path) -> None:
     with FaultServer(mirror) as server:
         settings = Settings(source=server.url, cache=tmp_path / "cache")

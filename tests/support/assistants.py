@@ -38,7 +38,6 @@ class Assistant:
 
 
 def without_index(folder: Path, crawl: str) -> FaultServer:
-    """Return a server of a source that has no CDX index of a crawl."""
     return FaultServer(folder, script=lambda each: Fault(Kind.NOT_FOUND) if f"/{crawl}/indexes" in each.path else None)
 
 

@@ -9,7 +9,6 @@ CRAWL, OTHER = "CC-MAIN-2022-33", "CC-MAIN-2021-49"
 
 
 def shards_list(shards: int, crawl: str = CRAWL) -> bytes:
-    """Return the list of the files of a CDX index."""
     return gzip.compress("".join(f"{index_folder(crawl)}/cdx-{number:05}.gz\n" for number in range(shards)).encode())
 
 

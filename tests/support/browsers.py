@@ -27,7 +27,6 @@ def waiting(browser: Any) -> Any:
 
 
 def open_chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Yield a browser; a fixture."""
     from selenium.webdriver import Chrome, ChromeOptions
     from selenium.webdriver.chrome.service import Service
 

@@ -30,8 +30,6 @@ LOGGERS = ("aiobotocore", "aiohttp", "asyncio", "boto3", "botocore", "catalogue"
 
 
 class Watch(logging.Handler):
-    """Searches log messages for secrets."""
-
     def __init__(self, leaked: Callable[[str], object]) -> None:
         super().__init__(logging.DEBUG)
         self._leaked = leaked

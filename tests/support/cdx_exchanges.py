@@ -78,7 +78,6 @@ def find_error(
 
 
 def difference(path: str, reply: Reply, expected: Answer) -> str | None:
-    """Describe the first difference; None if there is none."""
     if (reply.status, reply.type) != (expected.status, expected.type):
         return f"{path}: {reply.status} {reply.type} instead of {expected.status} {expected.type}: {reply.text[:300]}"
     if reply.text == expected.body:
@@ -121,7 +120,6 @@ def check_pages(
 
 
 def _check_partition(send: Callable[[str], Reply], path: str, count: str, captures: Sequence[Capture]) -> list[Page]:
-    """Request all pages and compare them with the captures."""
     found = list[Page]()
     counted = send(path + count)
     if counted.status != HTTPStatus.OK:

@@ -78,7 +78,6 @@ class Capture:
 
     @property
     def line(self) -> str:
-        """The CDXJ line, without newline."""
         return f"{self.key} {self.timestamp} {json.dumps(self.rest)}"
 
     @property
@@ -250,7 +249,6 @@ def passes(given: dict[str, list[str]], capture: Capture) -> bool:
 
 @cache
 def capture_filter(text: str) -> Callable[[Capture], bool]:
-    """Return whether captures pass a filter, or raise Refused."""
     inverted, text = text.startswith("!"), text.removeprefix("!")
     way, text = (text[0], text[1:]) if text[:1] in {"=", "~"} else ("", text)
     name, colon, value = text.partition(":")

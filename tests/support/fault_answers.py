@@ -132,7 +132,6 @@ def wrong_answer(fault: Fault, request: Request, files: Files, names: Callable[[
 
 
 def _answer_without_file(fault: Fault, request: Request) -> Answer | None:
-    """Return a response that does not depend on the content of the file."""
     if fault.kind is Kind.EMPTY:
         return right_answer(request, Content(0, '"empty"', 0.0, lambda _, __: b""))
     if fault.kind is Kind.XML_IN_200:
@@ -159,7 +158,6 @@ def _answer_without_file(fault: Fault, request: Request) -> Answer | None:
 
 
 def _damaged(fault: Fault, right: Answer, content: Content, start: int, end: int) -> Answer | None:  # noqa: C901, PLR0912 - one case for each kind
-    """Return the response with a fault to a request for bytes of a file."""
     size, total, variant = end - start, content.size, fault.variant
     partial = _partial(content, start, end)
     cut = replace(right, body=content.pieces(start, start + (size // 2 + variant) % size), ending="fin")

@@ -168,7 +168,6 @@ class FaultServer:
             return list(self._log)
 
     def reset(self) -> None:
-        """Clear the log and the counts of requests."""
         with self._changed:
             self._log.clear()
             self._attempts.clear()
@@ -355,7 +354,6 @@ def _send(
 
 
 def _pieces(answer: Answer, method: str, size: int) -> Iterator[tuple[bool, bytes]]:
-    """Yield the bytes of a response, and whether they belong to its body."""
     lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}", f"Date: {formatdate(usegmt=True)}"]
     lines += [f"{name}: {text}" for name, text in answer.headers.items()]
     head = "".join(f"{line}\r\n" for line in lines).encode("latin-1")
@@ -378,7 +376,6 @@ def _wait_unless_closed(connection: socket.socket, seconds: float) -> None:
 
 
 def main() -> None:
-    """Serve a folder until killed."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.faults", description=main.__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each response")

@@ -33,7 +33,6 @@ def records_in(*files: Path) -> list[tuple[str, str, bytes]]:
 
 
 def check(*files: Path) -> None:
-    """What warcio's own checker says."""
     checker = Checker(SimpleNamespace(inputs=[str(file) for file in files], verbose=False))
     checker.process_all()
     assert checker.exit_value == 0

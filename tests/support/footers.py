@@ -12,21 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalogue.parquet import thrift
 from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import TRAILER, Footer, with_trailer
-from catalogue.parquet.thrift import (
-    BINARY,
-    BOOLEAN_FALSE,
-    BOOLEAN_TRUE,
-    I32,
-    I64,
-    LIST,
-    SET,
-    STRUCT,
-    Reader,
-    encode_list,
-    encode_struct,
-)
 from tests.support.mirrors import raw_footer
 
 Struct = dict[int, tuple[int, Any]]
@@ -40,15 +28,15 @@ class Items:
 
 
 def take_apart(footer: bytes) -> Struct:
-    return _struct(Reader(footer))
+    return _struct(thrift.Reader(footer))
 
 
 def put_together(fields: Struct, *, backwards: bool = False) -> bytes:
     inorder = sorted(fields.items(), reverse=backwards)
-    return encode_struct([(number, kind, _encodable(kind, value)) for number, (kind, value) in inorder])
+    return thrift.encode_struct([(number, kind, _encodable(kind, value)) for number, (kind, value) in inorder])
 
 
-def each_field(reader: Reader) -> Iterator[tuple[int, int]]:
+def each_field(reader: thrift.Reader) -> Iterator[tuple[int, int]]:
     """Yield number and kind of each field of a struct; the caller decodes it before the next one."""
     number = 0
     while reader.next_field(number):
@@ -56,27 +44,27 @@ def each_field(reader: Reader) -> Iterator[tuple[int, int]]:
         yield number, reader.kind
 
 
-def _struct(reader: Reader) -> Struct:
+def _struct(reader: thrift.Reader) -> Struct:
     return {
-        number: (kind, reader.field(kind) if kind <= BOOLEAN_FALSE else _value(reader, kind))
+        number: (kind, reader.field(kind) if kind <= thrift.BOOLEAN_FALSE else _value(reader, kind))
         for number, kind in each_field(reader)
     }
 
 
-def _value(reader: Reader, kind: int) -> Any:
-    if kind == STRUCT:
+def _value(reader: thrift.Reader, kind: int) -> Any:
+    if kind == thrift.STRUCT:
         return _struct(reader)
-    if kind in {LIST, SET}:
+    if kind in {thrift.LIST, thrift.SET}:
         element, count = reader.list_header()
         return Items(element, [_value(reader, element) for _ in range(count)])
     return reader.value(kind)
 
 
 def _encodable(kind: int, value: Any) -> Any:
-    if kind == STRUCT:
+    if kind == thrift.STRUCT:
         return put_together(value)
-    if kind in {LIST, SET}:
-        return encode_list(value.kind, [_encodable(value.kind, item) for item in value.values])
+    if kind in {thrift.LIST, thrift.SET}:
+        return thrift.encode_list(value.kind, [_encodable(value.kind, item) for item in value.values])
     return value
 
 
@@ -125,8 +113,8 @@ def made(data: bytes, *, row_groups: int | None = None) -> Made:
     fields = take_apart(footer)
     if row_groups is not None:
         remaining = fields[4][1].values[:row_groups]
-        fields[4] = (LIST, Items(STRUCT, remaining))
-        fields[3] = (I64, sum(group[3][1] for group in remaining))
+        fields[4] = (thrift.LIST, Items(thrift.STRUCT, remaining))
+        fields[3] = (thrift.I64, sum(group[3][1] for group in remaining))
     return Made(fields, len(data) - len(footer))
 
 
@@ -170,15 +158,15 @@ def trimmed(data: bytes, columns: Sequence[str], row_groups: int = 1) -> bytes:
     requested = {name.encode() for name in columns}
     schema = fields[2][1].values
     remaining = [number for number, element in enumerate(schema[1:]) if element[4][1] in requested]
-    fields[2] = (LIST, Items(STRUCT, [schema[0], *(schema[1 + number] for number in remaining)]))
+    fields[2] = (thrift.LIST, Items(thrift.STRUCT, [schema[0], *(schema[1 + number] for number in remaining)]))
     schema[0][5] = (schema[0][5][0], len(remaining))
     groups = fields[4][1].values[:row_groups]
     for group in groups:
-        group[1] = (LIST, Items(STRUCT, [group[1][1].values[number] for number in remaining]))
-    fields[4] = (LIST, Items(STRUCT, groups))
-    fields[3] = (I64, sum(group[3][1] for group in groups))
+        group[1] = (thrift.LIST, Items(thrift.STRUCT, [group[1][1].values[number] for number in remaining]))
+    fields[4] = (thrift.LIST, Items(thrift.STRUCT, groups))
+    fields[3] = (thrift.I64, sum(group[3][1] for group in groups))
     if 7 in fields:  # FileMetaData.column_orders
-        fields[7] = (LIST, Items(STRUCT, [fields[7][1].values[number] for number in remaining]))
+        fields[7] = (thrift.LIST, Items(thrift.STRUCT, [fields[7][1].values[number] for number in remaining]))
     return data[: -TRAILER - len(footer)] + with_trailer(put_together(fields))
 
 
@@ -192,16 +180,16 @@ def confused(footer: bytes, rng: Random) -> bytes:
         number = rng.choice([*struct])
         kind, value = struct[number]
         wrong: Sequence[tuple[int, Any]] = [
-            (I32, rng.choice([-1, 0, 3, 255, 1 << 31])),
-            (I64, rng.choice([-(1 << 63), -2, 1 << 40, (1 << 63) - 1])),
-            (BINARY, rng.choice([b"", b"\xff\xfe", b"x" * 300])),
-            (STRUCT, {}),
-            (STRUCT, {1: (STRUCT, {}), 2: (BINARY, b"y")}),
-            (LIST, Items(I32, [1, 2, 3])),
-            (LIST, Items(STRUCT, [])),
-            (LIST, Items(BINARY, [b"z"])),
-            (BOOLEAN_TRUE, True),
-            (BOOLEAN_FALSE, False),
+            (thrift.I32, rng.choice([-1, 0, 3, 255, 1 << 31])),
+            (thrift.I64, rng.choice([-(1 << 63), -2, 1 << 40, (1 << 63) - 1])),
+            (thrift.BINARY, rng.choice([b"", b"\xff\xfe", b"x" * 300])),
+            (thrift.STRUCT, {}),
+            (thrift.STRUCT, {1: (thrift.STRUCT, {}), 2: (thrift.BINARY, b"y")}),
+            (thrift.LIST, Items(thrift.I32, [1, 2, 3])),
+            (thrift.LIST, Items(thrift.STRUCT, [])),
+            (thrift.LIST, Items(thrift.BINARY, [b"z"])),
+            (thrift.BOOLEAN_TRUE, True),
+            (thrift.BOOLEAN_FALSE, False),
         ]
         match rng.randrange(5):
             case 0:
@@ -216,9 +204,9 @@ def confused(footer: bytes, rng: Random) -> bytes:
 def _structs_of(fields: Struct) -> list[Struct]:
     found = [fields]
     for kind, value in fields.values():
-        if kind == STRUCT:
+        if kind == thrift.STRUCT:
             found += _structs_of(value)
-        elif kind == LIST and value.kind == STRUCT:
+        elif kind == thrift.LIST and value.kind == thrift.STRUCT:
             for item in value.values:
                 found += _structs_of(item)
     return found

@@ -97,7 +97,6 @@ class Flaky(MemoryFileSystem):  # type: ignore[misc] # it has no types
 
 
 def elsewhere() -> Iterator[str]:
-    """Yield the address of an empty remote store."""
     fsspec.register_implementation("flaky", Flaky, clobber=True)
     Flaky.store.clear()
     Flaky.pseudo_dirs[:] = [""]

@@ -24,7 +24,6 @@ class Gate:
         self._open.set()
 
     def pass_through(self, request: Request) -> None:
-        """Return when the server may respond to a request."""
         if not (self._holding.is_set() or self._open.is_set()) and self._closed(request):
             self._holding.set()
             self._open.wait(_TIMEOUT)

@@ -27,7 +27,6 @@ def host_keys(seed: int) -> list[str]:
 
 
 def host_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
-    """Write a host index of two crawls with different schemas; return its folder and its rows."""
     folder = tmp_path_factory.mktemp("hosts") / "source"
     tables, paths = [], []
     for crawl in CRAWLS:

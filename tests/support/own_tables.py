@@ -19,7 +19,6 @@ KEY = "k"
 
 
 def edited(data: bytes, edit: Callable[[Made], None]) -> bytes:
-    """Return a file with another footer."""
     footer = made(data)
     edit(footer)
     pages = data[: footer.rest - 8]

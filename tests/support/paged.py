@@ -2,10 +2,9 @@
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,11 +19,10 @@ from catalogue.parquet.thrift import (
     I32,
     LIST,
     STRUCT,
-    Reader,
     encode_struct,
 )
 from tests.support.footers import write
-from tests.support.mirrors import crawl_of, index_paths, read_footer
+from tests.support.mirrors import read_footer
 
 KEY, PLAIN, FEW = "url_surtkey", "url", "content_languages"
 ROWS = 130
@@ -92,22 +90,8 @@ def part(name: str, **options: Any) -> Part:
 
 
 def pages_of(rows: Iterable[int]) -> OffsetIndex:
-    """An offset index of pages with these numbers of rows."""
     first_rows = tuple(accumulate(rows, initial=0))
     return OffsetIndex(tuple(range(4, 4 + len(first_rows))), first_rows)
-
-
-def largest_of_each_crawl(mirror: Path) -> list[Path]:
-    return list(
-        {crawl_of(path): path for path in sorted(index_paths(mirror), key=lambda at: at.stat().st_size)}.values()
-    )
-
-
-def untold() -> Part:
-    """A chunk whose footer, as those of parquet-mr before 1.13, does not tell of the dictionary page."""
-    each = part(KEY)
-    start = each.chunk.range.start
-    return replace(each, chunk=replace(each.chunk, dictionary_page_offset=None, data_page_offset=start))
 
 
 def overridden(encoded: bytes, number: int, kind: int, body: bytes) -> bytes:
@@ -127,13 +111,6 @@ OTHER_KINDS: dict[str, tuple[int, bytes]] = {
     "a list": (LIST, b"\x25\x02\x04"),
     "an empty list": (LIST, b"\x05"),
 }
-
-
-def header_bytes(each: Part, page: int) -> tuple[bytes, bytes]:
-    start, end = each.located.offsets[page : page + 2]
-    reader = Reader(each.data, start)
-    reader.struct()
-    return each.data[start : reader.position], each.data[reader.position : end]
 
 
 def header(kind: int, details: dict[int, list[tuple[int, int, int]]], stored: int = 20) -> bytes:

@@ -57,14 +57,12 @@ def server(harvested_crawl: tuple[LoopbackServer, Path]) -> LoopbackServer:
 
 @pytest.fixture
 def cat(harvested_crawl: tuple[LoopbackServer, Path], server: LoopbackServer, tmp_path: Path) -> Iterator[Catalogue]:
-    """A catalogue of a copy of the data folder."""
     shutil.copytree(harvested_crawl[1], tmp_path / "data")
     with catalogue.open(tmp_path / "data", settings=Settings(source=server.url, cache=tmp_path / "cache")) as opened:
         yield opened
 
 
 def rows(path: Path) -> dict[str, dict[str, bytes]]:
-    """Return the encoded values of a store, by table."""
     with closing(sqlite3.connect(path)) as connection:
         return {name: dict(connection.execute(f'SELECT key, value FROM "{name}"')) for name in TABLES}  # noqa: S608
 

@@ -15,8 +15,6 @@ SIGNED = "127.0.0.3"
 
 @dataclass
 class SecondHost:
-    """A server of redirects, and one of files, whose ETags are others than those of the first host."""
-
     redirecting: FaultServer
     signed: FaultServer
     rules: Host

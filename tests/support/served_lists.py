@@ -18,8 +18,6 @@ BLOCKS = 24_000
 
 
 class Served:
-    """A list behind a server that counts."""
-
     def __init__(self, data: bytes, shards: int) -> None:
         self.files = {PATH: data, shards_path(CRAWL): shards_list(shards)}
         self.server = FaultServer(self.files)

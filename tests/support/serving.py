@@ -57,7 +57,6 @@ def serving(data: Path, settings: Settings, *, at_once: int = 2, **more: Any) ->
 def serving_harvested(
     untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """Run a server of a copy of the harvested crawls; to be made a fixture."""
     data = Path(copytree(untaught_data, tmp_path_factory.mktemp("served") / "data"))
     with serving(data, settings) as address:
         yield address

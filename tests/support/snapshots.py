@@ -59,7 +59,6 @@ def exported(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.T
 
 @pytest.fixture
 def place(exported: Path, tmp_path: Path) -> Path:
-    """A copy of the snapshot that a test may change."""
     return Path(copytree(exported, tmp_path / "snapshot"))
 
 

@@ -9,20 +9,7 @@ from typing import Any
 
 import pytest
 
-from catalogue.errors import (
-    Blocked,
-    FileChanged,
-    Forbidden,
-    NotFound,
-    NotParquet,
-    RangeIgnored,
-    Redirected,
-    Throttled,
-    UnexpectedHtml,
-    Unreachable,
-    WrongLength,
-    WrongRange,
-)
+from catalogue import errors
 from catalogue.source.byte_ranges import ByteRange, SuffixRange
 from catalogue.source.http import HttpSource, Timeouts
 from catalogue.source.s3 import S3Source
@@ -43,25 +30,25 @@ SHORT_TIMEOUTS = Timeouts(connect=10.0, silence=2.0, total=3.0)
 """Short for slow faults, but long enough for correct responses on a busy machine."""
 
 _BY_ERROR: dict[type[Exception] | None, list[Kind]] = {
-    Unreachable: [
+    errors.Unreachable: [
         *(Kind.CUT_FIN, Kind.CUT_RST, Kind.DISCONNECT, Kind.SILENT, Kind.DRIP_BODY, Kind.DRIP_HEADERS),
         *(Kind.CHUNKED_CUT, Kind.HUGE_HEADER, Kind.MANY_HEADERS, Kind.SERVER_ERROR),
     ],
-    WrongLength: [Kind.CLOSE_DELIMITED, Kind.LONG_BODY, Kind.ENDLESS],
-    WrongRange: [
+    errors.WrongLength: [Kind.CLOSE_DELIMITED, Kind.LONG_BODY, Kind.ENDLESS],
+    errors.WrongRange: [
         *(Kind.GZIP_BOMB, Kind.WRONG_CONTENT_RANGE, Kind.OTHER_RANGE, Kind.SHORT_RANGE, Kind.NO_CONTENT_RANGE),
         *(Kind.MALFORMED_CONTENT_RANGE, Kind.MULTIPART),
     ],
-    RangeIgnored: [Kind.WHOLE_FILE],
-    UnexpectedHtml: [Kind.HTML_200, Kind.HTML_206],
-    Throttled: [Kind.XML_IN_200, Kind.SLOW_DOWN, Kind.RETRY_AFTER, Kind.TOO_MANY, Kind.QUOTA],
+    errors.RangeIgnored: [Kind.WHOLE_FILE],
+    errors.UnexpectedHtml: [Kind.HTML_200, Kind.HTML_206],
+    errors.Throttled: [Kind.XML_IN_200, Kind.SLOW_DOWN, Kind.RETRY_AFTER, Kind.TOO_MANY, Kind.QUOTA],
     # The first cannot be detected, the second only with a pin.
     None: [Kind.FLIPPED_BIT, Kind.OTHER_OBJECT, Kind.CHANGED_ETAG, Kind.WEAK_ETAG, Kind.NO_ETAG],
-    NotParquet: [Kind.EMPTY],  # for a suffix; a bounded range shows that the file has shrunk
-    Blocked: [Kind.BLOCKED],
-    Forbidden: [Kind.DENIED, Kind.UNSATISFIABLE],
-    NotFound: [Kind.NOT_FOUND],
-    Redirected: [Kind.REDIRECT_HERE, Kind.REDIRECT_AWAY],
+    errors.NotParquet: [Kind.EMPTY],  # for a suffix; a bounded range shows that the file has shrunk
+    errors.Blocked: [Kind.BLOCKED],
+    errors.Forbidden: [Kind.DENIED, Kind.UNSATISFIABLE],
+    errors.NotFound: [Kind.NOT_FOUND],
+    errors.Redirected: [Kind.REDIRECT_HERE, Kind.REDIRECT_AWAY],
 }
 ERRORS = {kind: error for error, kinds in _BY_ERROR.items() for kind in kinds}
 """The error of each kind for a request without a pin; None if bytes are returned."""
@@ -69,7 +56,8 @@ ERRORS = {kind: error for error, kinds in _BY_ERROR.items() for kind in kinds}
 TEMPORARY = [
     kind
     for kind in ALL_KINDS
-    if ERRORS[kind] not in {None, Blocked, Forbidden, NotFound, NotParquet, Redirected}
+    if ERRORS[kind]
+    not in {None, errors.Blocked, errors.Forbidden, errors.NotFound, errors.NotParquet, errors.Redirected}
     or kind in {Kind.WEAK_ETAG, Kind.NO_ETAG}
 ]
 """Faults that are detected, and for which requests are repeated."""
@@ -77,10 +65,10 @@ TEMPORARY = [
 
 def expected(kind: Kind, requested: ByteRange | SuffixRange) -> type[Exception] | None:
     if kind is Kind.UNSATISFIABLE and isinstance(requested, SuffixRange):
-        return RangeIgnored  # it is replaced by an explicit range
+        return errors.RangeIgnored  # it is replaced by an explicit range
     if kind is Kind.SERVER_ERROR and isinstance(requested, SuffixRange):
-        return WrongRange  # the same, after some attempts
-    return FileChanged if kind is Kind.EMPTY and requested == BOUNDED else ERRORS[kind]
+        return errors.WrongRange  # the same, after some attempts
+    return errors.FileChanged if kind is Kind.EMPTY and requested == BOUNDED else ERRORS[kind]
 
 
 def quick(kind: Kind, **more: Any) -> Fault:

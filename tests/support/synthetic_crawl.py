@@ -255,7 +255,6 @@ def _sites(random: Random, words: Sequence[str], count: int) -> dict[str, tuple[
 
 
 def _heads(random: Random, words: Sequence[str], count: int) -> list[str]:
-    """Return beginnings of paths."""
     odd: list[Callable[[str], str]] = [
         lambda word: f"/~{word}",
         lambda word: f"/{word}|{random.choice(words)}",

@@ -89,7 +89,6 @@ def requested(
 
 
 def made(sql: duckdb.DuckDBPyConnection, expression: str) -> object:
-    """Return the value of an expression, or such an error."""
     found = requested(sql, f"SELECT {expression}")
     return found[0][0] if isinstance(found, list) else found
 

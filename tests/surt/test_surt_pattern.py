@@ -257,7 +257,6 @@ def takes(pattern: Pattern, hosts: list[str], rest: str) -> set[bool]:
 
 
 def siblings(host: str) -> list[str]:
-    """Return hosts whose keys are next to those of a host, but not below it."""
     label, dot, parent = host.partition(".")
     return [f"{label}{more}{dot}{parent}" for more in ("-shop", "0", "s", "-")] + [f"x{host}"]
 
