@@ -206,20 +206,6 @@ def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table
         opened(tmp_path, folder, "../hosts")
 
 
-def test_failed_file_makes_results_incomplete(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
-    lost = f"hosts/crawl={CRAWLS[0]}/part-1.parquet"
-    copytree(hosts[0], tmp_path / "source")
-    (tmp_path / "source" / lost).unlink()
-    with opened(tmp_path / "data", tmp_path / "source") as cat:
-        cat.define("surt_host_name", manifest="hosts.paths.gz")
-        assert [list(outcome.failures) for outcome in cat.harvest()] == [[], [lost]]
-        (problem,) = cat.captures("*").plan.missing
-        assert problem == (
-            f"1 of the 3 files of {CRAWLS[0]}, all, are not harvested; "
-            f"run: catalogue harvest --table hosts --crawl {CRAWLS[0]}"
-        )
-
-
 def test_commands_take_a_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
     folder, every = hosts
     command = Command(tmp_path / "data", str(folder), tmp_path)

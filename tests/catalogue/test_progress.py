@@ -151,15 +151,6 @@ def test_every_long_operation_has_a_bar(
         assert terminal.getvalue() == ""
 
 
-def test_reading_reports_each_row_group(harvested: Catalogue) -> None:
-    found = harvested.captures("*.example.com")
-    reports: list[tuple[int, int]] = []
-    rows = sum(batch.num_rows for batch in found.batches(report=lambda at: reports.append((at.done, at.listed))))
-    assert rows
-    reading = [done for done, listed in reports if listed == found.plan.row_groups]
-    assert reading[-1] == found.plan.row_groups
-
-
 NOTEBOOK = """
 from catalogue.progress import Progress
 from catalogue.progress import bars

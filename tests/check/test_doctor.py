@@ -5,16 +5,14 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.check.doctor import EXTRAS, Diagnosis, Observation, observe_layout
+from catalogue.check.doctor import EXTRAS, Diagnosis, Observation
 from catalogue.errors import RangeIgnored, Throttled, UnexpectedHtml, UnknownCrawl, Unreachable
-from catalogue.parquet.footer import footer_length
 from catalogue.settings import Settings
 from catalogue.source.open import credentials_from, environment_settings
 from tests.cli.test_cli import sentence
@@ -23,7 +21,6 @@ from tests.support.commands import Command
 from tests.support.fault_kinds import on_suffixes
 from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, only, seeded
 from tests.support.miniatures import OLD
-from tests.support.mirrors import read_footer
 
 ROOT = Path(__file__).parents[2]
 MAX_REQUESTS = 10
@@ -234,16 +231,6 @@ def test_invalid_aws_settings_find_no_credentials(
     for name, value in writes.items():
         monkeypatch.setenv(name, value)
     assert credentials_from() is None
-
-
-def test_layout_without_writer_and_rows(mirror: Path, newest: str) -> None:
-    data = next(path for path in sorted(mirror.rglob("*.parquet")) if newest in str(path)).read_bytes()
-    footer = read_footer(data)
-    empty = tuple(replace(group, num_rows=0) for group in footer.row_groups)
-    known = replace(footer, created_by="   ", row_groups=empty)
-    observations = list(observe_layout(newest, known, footer_length(data)))
-    assert Observation("writer", "unknown") in observations
-    assert "page index" in by_subject(observations)
 
 
 @pytest.mark.parametrize(

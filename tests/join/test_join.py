@@ -246,16 +246,6 @@ def test_captures_of_other_subsets_are_left_out(both: Catalogue, rows: pa.Table,
         assert of_result(done) == wanted
 
 
-def test_inner_join_of_which_only_keys_are_wanted(both: Catalogue, some: Oracle) -> None:
-    texts = [text for text in texts_of(some, 50, seed=8) if all(key.isascii() for key in keys_of(text))]
-    found = [
-        both.join(texts, how="inner", crawls=some.crawls, index="columnar", columns=columns).to_arrow()["url_surtkey"]
-        for columns in (["url_surtkey"], ["url_surtkey", "fetch_time"])
-    ]
-    assert len(found[0])
-    assert sorted(found[0].to_pylist()) == sorted(found[1].to_pylist())
-
-
 def keys_of(text: str) -> tuple[str, ...]:
     return (text,) if ")" in text.split("/", 1)[0] else url_surtkeys(text)
 

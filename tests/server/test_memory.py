@@ -151,18 +151,6 @@ def test_drops_what_was_not_used_for_the_longest_time() -> None:
     assert [number for number in range(10) if memory.block("", "x", number)] == kept
 
 
-def test_other_filters_are_the_same_page() -> None:
-    memory = Memory()
-    asked = [("url", "example.com/*"), ("page", "2")]
-    memory.keep_page("1", "x", parse_request(asked), ResultPage(3))
-    for more in ([("filter", "x")], [("sort", "reverse")], [("fl", "url")], [("limit", "1")], [("output", "json")]):
-        assert memory.page("1", "x", parse_request(asked + more)) == ResultPage(3)
-    for more in ([("pageSize", "1")], [("from", "2022")], [("closest", "2022")]):
-        assert memory.page("1", "x", parse_request(asked + more)) is None
-    assert memory.page("2", "x", parse_request(asked)) is None
-    assert memory.page("1", "y", parse_request(asked)) is None
-
-
 def test_long_keys_count() -> None:
     memory = Memory(1_000_000)
     for number in range(30):
