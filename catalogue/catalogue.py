@@ -104,8 +104,8 @@ def _print_event(event: RequestEvent) -> None:
 class Catalogue(HarvestCalls, QueryCalls, RecordCalls, TableCalls, ReprMixin):
     """Metadata of index files, and captures found with it. Use it in one thread at a time.
 
-    By default, ``crawls`` are names, years, ranges ``A..B``, ``latest`` or ``all``, of the stored
-    crawls; ``report`` is called with the progress, instead of a progress bar.
+    By default, ``crawls`` are names, years, ranges ``A..B``, ``latest`` or ``all``, of the stored crawls; ``report`` is
+    called with the progress, instead of a progress bar.
     """
 
     def __init__(self, session: Session) -> None:

@@ -1,7 +1,7 @@
 """URLs to ``url_surtkey``, and patterns to intervals of keys."""
 
 from catalogue.errors import QueryError
-from catalogue.surt.key import url_surtkeys
+from catalogue.surt.key import newest_key
 
 
 def url_surtkey(url: str) -> str:
@@ -12,4 +12,4 @@ def url_surtkey(url: str) -> str:
     """
     if not isinstance(url, str):  # checked outside of compiled modules, which raise TypeError
         raise QueryError(f"invalid URL of type {type(url).__name__}; use one text, such as https://example.com/page")
-    return url_surtkeys(url)[0]
+    return newest_key(url)

@@ -123,6 +123,13 @@ def plain_key(url: str) -> str | None:
     return f"{key}?{query}" if query else key
 
 
+def newest_key(url: str) -> str:
+    """Return the first of ``url_surtkeys``, without making the others."""
+    if (plain := plain_key(url)) is not None:
+        return plain
+    return _opaque_key(url) if url.startswith(_OPAQUE) else _key(split(url), NEWEST)
+
+
 def url_surtkeys(url: str) -> tuple[str, ...]:
     """Return all keys under which the index may store a URL, depending on the age of the crawl; the newest first.
 
