@@ -172,7 +172,6 @@ def harvest_crawls(
         words, chosen, chosen_subsets, unlisted = _select(session, crawls, subsets, refresh=refresh)
         store = session.create_store()
         for crawl in chosen:
-            before = len(outcomes)
             for of_index in (COLUMNAR, CDX) if index == BOTH else (index,):
                 try:
                     outcomes.append(harvest_index(crawl, of_index, progress))
@@ -185,21 +184,15 @@ def harvest_crawls(
                     with suppress(CatalogueError):  # the first error is raised
                         update_tables(session, decoded)  # so that the next query does not wait for it
                     raise
-            added = outcomes[before:]
-            if added and values:
+            if values:
                 update_tables(session, decoded)  # the database is updated when its values are stored, too
                 outcomes.append(_harvest_values(session, crawl, values, chosen_subsets, progress))
-            elif added:
+            else:
                 _update_database(session, decoded)
             decoded.clear()
-    _add_unlisted(outcomes, unlisted)
+    for reason in unlisted:
+        outcomes[0].failures[COLLINFO] = reason
     return outcomes
-
-
-def _add_unlisted(outcomes: Iterable[Harvested], unlisted: Iterable[str]) -> None:
-    """Add the reason why the list of crawls is incomplete to the first outcome."""
-    for outcome, reason in zip(outcomes, unlisted, strict=False):
-        outcome.failures[COLLINFO] = reason
 
 
 def _harvest_values(
