@@ -57,6 +57,8 @@ def select_captures(
         if not parameters["crawls"]:
             raise QueryError("--harvest needs --crawl")
         arguments = _harvest_arguments(parameters, parameters["crawls"])
+        if options.table is not None:
+            del arguments["subsets"]
         budget.check(catalogue.harvest_estimate(**arguments))
         _harvest(catalogue, arguments)
     try:
