@@ -10,8 +10,6 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
-from struct import pack
 from typing import Any, TypeAlias
 
 import brotli
@@ -126,12 +124,7 @@ def _without_chunks(data: bytes, cut: bool) -> Decoded:  # noqa: FBT001 - as all
 def _gunzip(data: bytes, _cut: bool) -> Decoded:  # noqa: FBT001
     if not data.startswith(_GZIP_SIGNATURE):
         return data, False
-    members = partial(_members, decoder=lambda: zlib.decompressobj(_GZIP), following=re.compile(_GZIP_SIGNATURE))
-    decoded, early = members(data)
-    if early:  # browsers do not miss the trailer
-        with suppress(zlib.error):
-            early = members(data + pack("<II", zlib.crc32(decoded), len(decoded)))[1]
-    return decoded, early
+    return _members(data, lambda: zlib.decompressobj(_GZIP), re.compile(_GZIP_SIGNATURE))
 
 
 def _inflate(data: bytes, cut: bool) -> Decoded:  # noqa: FBT001
