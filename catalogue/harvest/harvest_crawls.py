@@ -241,11 +241,10 @@ def estimate_crawls(
     store, dataset = session.create_store(), session.dataset
     known = listed_files(store, dataset)
     files = requests = received = 0
-    for crawl in chosen:
-        if dataset == COMMON_CRAWL and crawl not in known:
-            check_listed(session, crawl, known_crawls(session))
-            if index != CDX and not has_columnar_index(crawl):
-                raise UnknownCrawl(no_columnar_index(crawl))
+    for crawl in (each for each in chosen if each not in known):
+        check_listed(session, crawl, known_crawls(session))
+        if index != CDX and not has_columnar_index(crawl):
+            raise UnknownCrawl(no_columnar_index(crawl))
     if index != COLUMNAR:
         files = len({*chosen} - (set() if refresh else {*crawls_with_blocks(store)}))
         requests, received = files * _LIST_REQUESTS, files * _LIST_BYTES
