@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from catalogue.cli.app import Common, Group, command, common
+from catalogue.cli.messages import report_incomplete
 from catalogue.cli.options import OneOf, crawl_option, crawls_option, json_option
 from catalogue.cli.process import resumable
 from catalogue.cli.tables import as_json
@@ -136,8 +137,7 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> int:
     else:
         crawls = plural(len(exported.crawls), "crawl")
         options.say(f"{exported.place}: {plural(exported.files, 'file')} of {crawls}")
-        for problem in exported.missing:
-            options.say(f"it is incomplete: {problem}")
+        report_incomplete("it is incomplete", exported.missing)
     return int(not exported.complete)
 
 
@@ -176,6 +176,5 @@ def pull(options: Common, *, place: str, crawls: tuple[str, ...], compare: int, 
             news = f"{plural(pulled.files, 'footer')} added, {pulled.kept:,} stored before; page indexes of "
             news += f"{plural(pulled.row_groups, 'row group')}; {pulled.compared:,} compared with the source"
         options.say(f"{plural(len(pulled.crawls), 'crawl')}: {news}")
-        for problem in pulled.missing:
-            options.say(f"the store is incomplete: {problem}")
+        report_incomplete("the store is incomplete", pulled.missing)
     return int(bool(pulled.missing))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from catalogue.cli.app import Common, command
-from catalogue.cli.messages import is_new_tip
+from catalogue.cli.messages import is_new_tip, report_incomplete, warn
 from catalogue.cli.options import (
     Budget,
     OneOf,
@@ -64,7 +64,7 @@ def crawls(options: Common, *, json_: bool) -> int:
             min_widths={"name": 12, "harvested": 24},
             drop_first=["name", "to"],
         )
-    return int(not listed.complete)
+    return report_incomplete("the list may be incomplete", listed.missing)
 
 
 def _state(row: Mapping[str, Any]) -> str:
@@ -221,12 +221,12 @@ def _show_outcome(options: Common, outcome: "Harvested", *, json_: bool) -> None
         )
     else:
         options.say(outcome.summary)
-    _show_failures(options, outcome.failures)
+    _show_failures(outcome.failures)
 
 
-def _show_failures(options: Common, failures: Mapping[str, str]) -> None:
+def _show_failures(failures: Mapping[str, str]) -> None:
     for path, reason in failures.items():
-        options.say(f"  {path}: {reason}" if path not in reason else f"  {reason}")
+        warn(f"{path}: {reason}" if path not in reason else reason)
 
 
 @command()
@@ -284,11 +284,11 @@ def backfill(
     else:
         spent = f"{plural(done.requests, 'request')}, {size(done.bytes)}, {done.seconds:.1f} s"
         options.say(f"{done.done:,} of {plural(needed.files, 'file')} done; {spent}")
-        _show_failures(options, done.failures)
+        _show_failures(done.failures)
     if not complete:
         reason = "the budget is too small for another file; " if not done.failures else ""
         begun = done.done or done.failures
-        options.say(f"{reason}{'run the same command again to continue' if begun else 'choose a larger one'}")
+        warn(f"{reason}{'run the same command again to continue' if begun else 'choose a larger one'}")
     return int(not complete)
 
 

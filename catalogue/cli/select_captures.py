@@ -58,7 +58,7 @@ def select_captures(
     if budget and parameters["harvest"]:
         if not parameters["crawls"]:
             raise QueryError("--harvest needs --crawl")
-        arguments = _harvest_arguments(parameters, parameters["crawls"])
+        arguments = _harvest_arguments(catalogue, parameters, parameters["crawls"])
         budget.check(catalogue.harvest_estimate(**arguments))
         _harvest(catalogue, arguments)
     try:
@@ -73,7 +73,7 @@ def select_captures(
         if options.table is not None or error.call is None:
             raise
         named = () if isinstance(error, NothingStored) else parameters["crawls"]
-        arguments = _harvest_arguments(parameters, named or [error.crawl or "latest"])
+        arguments = _harvest_arguments(catalogue, parameters, named or [error.crawl or "latest"])
         _offer_harvest(catalogue, parameters, arguments, error)
         _harvest(catalogue, arguments)
         captures = captures_for(catalogue, parameters)
@@ -91,10 +91,12 @@ def _check_patterns(patterns: Iterable[str]) -> None:
             raise QueryError(f"{each!r} is not a pattern; to select a crawl use --crawl {each}")
 
 
-def _harvest_arguments(parameters: dict[str, Any], crawls: Iterable[str]) -> dict[str, Any]:
+def _harvest_arguments(catalogue: "Catalogue", parameters: dict[str, Any], crawls: Iterable[str]) -> dict[str, Any]:
     from catalogue.query.filters import statuses
     from catalogue.selection import subsets_of
 
+    if catalogue.session.dataset_name:
+        return {"crawls": [*crawls]}
     subsets = subsets_of(parameters["subsets"], statuses(parameters["status"]), parameters["patterns"])
     return {"crawls": [*crawls], "subsets": subsets}
 
@@ -133,7 +135,7 @@ def _harvested_if_cheaper(catalogue: "Catalogue", parameters: dict[str, Any], ca
     crawls = [each.crawl for each in captures.plan.crawls if each.suggests_harvest]
     if not (crawls and can_ask()):
         return captures
-    arguments = _harvest_arguments(parameters, crawls)
+    arguments = _harvest_arguments(catalogue, parameters, crawls)
     needed = catalogue.harvest_estimate(**arguments)
     takes = f"Reading {join_first(crawls)} by the CDX index takes {format_cost(captures.plan)}"
     if not confirmed(f"{takes}. Harvesting takes {format_cost(needed)}, and makes queries cheaper. Harvest now?"):

@@ -166,7 +166,6 @@ def harvest_crawls(
         words, chosen, subsets, unlisted = _select(session, crawls, options.subsets, refresh=options.refresh)
         session.create_store()
         for crawl in chosen:
-            before = len(outcomes)
             for of_index in (COLUMNAR, CDX) if options.index == BOTH else (options.index,):
                 try:
                     outcomes.append(harvest_index(crawl, of_index, progress))
@@ -179,21 +178,15 @@ def harvest_crawls(
                     with suppress(CatalogueError):  # the first error is raised
                         update_tables(session, decoded)  # so that the next query does not wait for it
                     raise
-            added = outcomes[before:]
-            if added and options.values:
+            if options.values:
                 update_tables(session, decoded)  # the database is updated when its values are stored, too
                 outcomes.append(_harvest_values(session, crawl, options.values, subsets, progress))
-            elif added:
+            else:
                 _update_database(session, decoded)
             decoded.clear()
-    _add_unlisted(outcomes, unlisted)
+    for reason in unlisted:
+        outcomes[0].failures[COLLINFO] = reason
     return outcomes
-
-
-def _add_unlisted(outcomes: Iterable[Harvested], unlisted: Iterable[str]) -> None:
-    """Add the reason why the list of crawls is incomplete to the first outcome."""
-    for outcome, reason in zip(outcomes, unlisted, strict=False):
-        outcome.failures[COLLINFO] = reason
 
 
 def _harvest_values(
@@ -230,11 +223,10 @@ def estimate_crawls(session: Session, crawls: CrawlWords | None, options: Harves
     store, dataset = session.create_store(), session.dataset
     known = listed_files(store, dataset)
     files = requests = received = 0
-    for crawl in chosen:
-        if dataset == COMMON_CRAWL and crawl not in known:
-            check_listed(session, crawl, known_crawls(session))
-            if options.index != CDX and not has_columnar_index(crawl):
-                raise UnknownCrawl(no_columnar_index(crawl))
+    for crawl in (each for each in chosen if each not in known):
+        check_listed(session, crawl, known_crawls(session))
+        if options.index != CDX and not has_columnar_index(crawl):
+            raise UnknownCrawl(no_columnar_index(crawl))
     if options.index != COLUMNAR:
         files = len({*chosen} - (set() if options.refresh else {*crawls_with_blocks(store)}))
         requests, received = files * _LIST_REQUESTS, files * _LIST_BYTES

@@ -13,7 +13,7 @@ import calendar
 import mimetypes
 import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 
 from catalogue.errors import QueryError
 from catalogue.query.arguments import comma_separated
@@ -141,21 +141,19 @@ def _milliseconds(time: datetime) -> int:
 def _span(text: str, *, clamp: bool) -> tuple[int, int]:
     """Return the first millisecond that a text means, and the end, exclusive."""
     try:
-        shift = timedelta()
-        digits = text
+        digits, offset = text, 0
         if not (text.isascii() and text.isdecimal()):
             matched = _ISO.fullmatch(text)
             digits = "".join(part for part in matched.groups()[:6] if part) if matched else ""
-            if matched and matched["zone"] not in {None, "Z"}:
-                shift = datetime.fromisoformat(f"2000-01-01T00:00:00{matched['zone']}").utcoffset() or shift
+            if matched and matched["zone"]:
+                offset = _milliseconds(datetime.fromisoformat(f"1970-01-01T00:00:00{matched['zone']}"))
             datetime.strptime(digits, "%Y%m%d%H%M%S"[: len(digits) - 2]).replace(tzinfo=UTC)  # is there such a time?
         if not 1 <= len(digits) <= _DIGITS:
             raise ValueError(text)  # noqa: TRY301 - like those of the lines around it
         first, last = _from_digits(digits.ljust(_DIGITS, "0")), _from_digits(digits.ljust(_DIGITS, "9"))
         if not (clamp or any(f"{each:%m%d%H%M%S}".startswith(digits[4:]) for each in (first, last))):
             raise ValueError(text)  # noqa: TRY301
-        offset = shift // timedelta(milliseconds=1)
-        return _milliseconds(first) - offset, _milliseconds(last) - offset + 1000
+        return _milliseconds(first) + offset, _milliseconds(last) + offset + 1000
     except (ValueError, OverflowError) as error:
         raise QueryError(
             f"invalid time {text[:100]!r}; use 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"

@@ -221,6 +221,7 @@ def test_commands_take_a_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table]) -
     assert rows.json() == {"n": sum(-(-len(host_keys(n)) // 90) for n in range(3)) * 2}
     assert command("sql", "--table", "hosts", "find-key").status == 0
     assert command("status", "--table", "hosts").status == 0
+    assert command("query", "*", "--table", "hosts", "--crawl", CRAWLS[0], "--harvest", "--count").status == 0
     (tmp_path / "list").write_text(f"# two\n{folder}/hosts/crawl={CRAWLS[0]}/part-0.parquet\n")
     named = command("harvest", "--table", "some", "--key", "surt_host_name", "--paths-file", str(tmp_path / "list"))
     assert named.status == 0, named.err

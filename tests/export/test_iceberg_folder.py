@@ -177,7 +177,7 @@ def test_command_reports_missing_files(command: Command, tmp_path: Path, mirror:
     min((tmp_path / "source").rglob(f"crawl={whole_crawls[0]}/subset=warc/*.parquet")).unlink()
     here = Command(command.data, str(tmp_path / "source"), tmp_path)
     assert here("harvest", "--crawl", whole_crawls[0]).status == 1
-    ran = here("export", "iceberg", "table")
+    ran = here("export", "iceberg", "table", "--quiet")
     assert ran.status == 1
     assert "it is incomplete: 1 of the" in ran.err
     (message,) = json.loads(plain(tmp_path / "table").metadata.properties["catalogue.missing"])

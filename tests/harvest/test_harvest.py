@@ -257,13 +257,14 @@ def test_refresh_updates_changed_and_removes_unlisted_files(
         assert cat.captures("*", columns=["url"]).complete
 
 
-def test_skips_listed_crawls_without_an_index(mirror: Path, crawl: str, tmp_path: Path) -> None:
+def test_listed_crawl_without_an_index_is_a_failure(mirror: Path, crawl: str, tmp_path: Path) -> None:
     served = served_files(mirror, crawl)
     served["collinfo.json"] = b'[{"id": "CC-MAIN-2099-01"}, {"id": "%s"}]' % crawl.encode()
     with FaultServer(served) as server:
         command = Command(tmp_path / "data", server.url, tmp_path)
         ran = command("harvest", "--crawl", "all", "--json", "--yes")
-        assert ran.status == 0
-        assert [outcome["crawl"] for outcome in ran.json_lines()] == [crawl]
-        assert "no columnar index of CC-MAIN-2099-01" in ran.err
+        newest, other = ran.json_lines()
+        assert (ran.status, newest["harvested"], other["crawl"], other["failed"]) == (1, 0, crawl, {})
+        assert "may not be published yet" in newest["failed"]["CC-MAIN-2099-01"]
+        assert "may not be published yet" in command("harvest", "--crawl", "latest", "--quiet").err
         assert command("harvest", "--crawl", "CC-MAIN-2099-01").status == 2

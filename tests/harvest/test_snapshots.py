@@ -331,9 +331,9 @@ def test_commands(asking: Command, command: Command, whole_crawls: list[str], tm
 
     with Store(command.data / "footers.sqlite") as store:
         store.delete("files", store.keys("files", f"crawl={crawl}/subset=warc/")[:1])
-    part = command("export", "snapshot", str(tmp_path / "part"))
+    part = command("export", "snapshot", str(tmp_path / "part"), "--quiet")
     assert part.status == 1
     assert "it is incomplete: 1 of the" in part.err
-    pulled = replace(command, data=tmp_path / "third")("pull", str(tmp_path / "part"))
+    pulled = replace(command, data=tmp_path / "third")("pull", str(tmp_path / "part"), "--quiet")
     assert pulled.status == 1
     assert "the store is incomplete: 1 of the" in pulled.err
