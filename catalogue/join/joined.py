@@ -74,11 +74,8 @@ class Joined(ReprMixin):
         """Sentences about what was not read."""
         failed = (f"{name} could not be read: {reason}" for name, reason in self.failed.items())
         left = f"{self.left:,} of {plural(self.slices, 'slice')} left, the next of which takes {size(self.next_bytes)}"
-        return [
-            *failed,
-            *([f"{left}; run the join again with a budget above that"] if self.left else []),
-            *self.missing,
-        ]
+        again = [f"{left}; run the join again with a budget above that"] if self.left else []
+        return [*failed, *again, *self.missing]
 
     @property
     def files(self) -> list[Path]:
