@@ -52,7 +52,7 @@ class Sample(ReprMixin):
         query, indexes = captures.question.query, captures.question.columnar()
         if indexes is None:
             raise QueryError(
-                "a sample needs the columnar index of all crawls of the query; harvest them, or name others"
+                "a sample reads the columnar index; use captures() with index='columnar', which names crawls to harvest"
             )
         files = [file for each in indexes for file in each.by_footers()]
         if query.limit is not None or query.ordered or captures.distinct:
