@@ -302,6 +302,6 @@ class IncompleteAnswer(UserWarning):
 def warn(message: str, kind: type[UserWarning] = IncompleteAnswer) -> None:
     """Warn at the line outside of this package that led to the call."""
     frame, level = inspect.currentframe(), 1
-    while frame and frame.f_globals["__name__"].partition(".")[0] == __package__:
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, kind, stacklevel=level)
