@@ -1,6 +1,5 @@
 """Captures: the result of a query, read when it is needed."""
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import newest_first
-from catalogue.errors import UNUSABLE, FileChanged, IncompleteAnswer, QueryError
+from catalogue.errors import UNUSABLE, FileChanged, QueryError, warn
 from catalogue.formatting import ReprMixin
 from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.plan import ReadPlan
@@ -285,7 +284,7 @@ class Captures(ReprMixin):
 
     def _warn(self) -> None:
         for problem in (*self.plan.missing, *self.question.query.absences(self.question.crawls)):
-            warnings.warn(problem, IncompleteAnswer, stacklevel=3)
+            warn(problem)
 
     def counting(self) -> "Captures":
         """Return a query of the number of captures, which ``count`` reads."""

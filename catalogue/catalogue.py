@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from catalogue.api.harvest_calls import HarvestCalls
 from catalogue.api.query_calls import QueryCalls
 from catalogue.api.record_calls import RecordCalls
 from catalogue.api.table_calls import TableCalls
+from catalogue.errors import warn
 from catalogue.formatting import ReprMixin, plural
 from catalogue.progress import bars
 from catalogue.query.arguments import checked, checking_arguments
@@ -87,7 +87,7 @@ def get(
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=5)
+    warn(text, UserWarning)
 
 
 def _shown(place: str | Path) -> str:

@@ -4,6 +4,8 @@ Exit statuses: 1 done in part or no such file, 2 invalid query, 74 disk failed, 
 a bug. A message names the file and the next command; in a traceback a note has the call in Python.
 """
 
+import inspect
+import warnings
 from copyreg import __newobj__  # type: ignore[attr-defined] # as pickle uses it
 
 
@@ -295,3 +297,11 @@ class UnplannedRead(CatalogueError):
 
 class IncompleteAnswer(UserWarning):
     """The result may be incomplete: files that may match are not stored, or old crawls lack a column of a condition."""
+
+
+def warn(message: str, kind: type[UserWarning] = IncompleteAnswer) -> None:
+    """Warn at the line outside of this package that led to the call."""
+    frame, level = inspect.currentframe(), 1
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, kind, stacklevel=level)

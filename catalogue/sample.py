@@ -1,7 +1,6 @@
 """A random sample: rows are drawn from all row groups, read, and replaced if they do not match."""
 
 import math
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from catalogue.captures import Captures
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.errors import QueryError, warn
 from catalogue.find_captures import known_columns
 from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.arrow_arrays import positions
@@ -53,7 +52,7 @@ class Sample(ReprMixin):
         query, indexes = captures.question.query, captures.question.columnar()
         if indexes is None:
             raise QueryError(
-                "a sample needs the columnar index of all crawls of the query; harvest them, or name others"
+                "a sample reads the columnar index; use captures() with index='columnar', which names crawls to harvest"
             )
         files = [file for each in indexes for file in each.by_footers()]
         if query.limit is not None or query.ordered or captures.distinct:
@@ -155,7 +154,7 @@ class Sample(ReprMixin):
                 ends the sampling.
         """
         for problem in self.missing:
-            warnings.warn(problem, IncompleteAnswer, stacklevel=2)
+            warn(problem)
         order, counts = self._order(), Counter[object]()
         found = 0
         while found < self.size and order.drawn < self.rows:
@@ -171,7 +170,7 @@ class Sample(ReprMixin):
             yield from chosen.select(self._columns).combine_chunks().to_batches(BATCH_ROWS)
         self.found, self.drawn = found, order.drawn
         if found < self.size:
-            warnings.warn(self.shortfall, IncompleteAnswer, stacklevel=2)
+            warn(self.shortfall)
 
     def _round(self, found: int, drawn: int) -> int:
         """Return the rows of the next round, estimated from those that matched."""

@@ -189,7 +189,7 @@ class Settings:
     data: Path = field(default_factory=default_data)
     """Folder of store and metadata database."""
     hosts: tuple[Host, ...] = ()
-    """Rules of hosts that ``source`` may name; ``source`` is the address of the first one then."""
+    """Rules of hosts that ``source`` names. With them, the value of ``source`` is the address of the first host."""
 
     def __post_init__(self) -> None:
         address(self.source)  # messages and files contain it, so it must not contain a secret

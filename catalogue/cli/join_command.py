@@ -37,7 +37,9 @@ _MOST_CRAWLS = 20
     "with the number, crawls, times and statuses of its captures. latest: the newest capture of each key.",
 )
 @click.option(
-    "--on", metavar="COLUMN", help="The column with the keys.  [default: the only column, url or url_surtkey]"
+    "--on",
+    metavar="COLUMN",
+    help="The column with the keys.  [default: url or url_surtkey; the only one, except of CSV]",
 )
 @click.option(
     "--match",

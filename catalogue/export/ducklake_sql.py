@@ -1,7 +1,6 @@
 """SQL over the metadata database, with the DuckLake of the data folder attached as ``cc``."""
 
 import re
-import warnings
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import duckdb
 
 from catalogue.commoncrawl.crawls import newest_first, subset_place
-from catalogue.errors import CatalogueError, IncompleteAnswer, QueryError
+from catalogue.errors import CatalogueError, QueryError, warn
 from catalogue.export.ducklake_tables import backend_of
 from catalogue.formatting import join_first
 from catalogue.metadata_db.connection import answerable, check_text, quoted
@@ -125,9 +124,9 @@ def connect_for(session: Session, query: str) -> duckdb.DuckDBPyConnection:
     connection = open_database(session.updated_database())
     try:
         for problem in attach_named(session, connection, query):
-            warnings.warn(problem, IncompleteAnswer, stacklevel=5)  # at the call of a method of Catalogue
+            warn(problem)
         if without := without_column_chunks(connection, query):
-            warnings.warn(f"{without}; column_chunks(CRAWL) adds them", IncompleteAnswer, stacklevel=5)
+            warn(f"{without}; column_chunks(CRAWL) adds them")
     except BaseException:
         connection.close()
         raise

@@ -1,6 +1,5 @@
 """Export Iceberg tables, DuckLakes and snapshots."""
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.crawls import CrawlWords
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import IncompleteAnswer, QueryError
+from catalogue.errors import QueryError, warn
 from catalogue.export.ducklake import export_lake
 from catalogue.export.ducklake_sql import LAKE_NAME, data_path, subsets_not_harvested
 from catalogue.export.ducklake_tables import BACKENDS
@@ -82,7 +81,7 @@ def open_iceberg(session: Session, crawls: CrawlWords) -> "IcebergTable":
     _, files, missing = _stored_files(session, crawls)
     metadata = export(session.temporary_folder / "iceberg", files, location, missing)
     for message in missing:
-        warnings.warn(message, IncompleteAnswer, stacklevel=3)
+        warn(message)
     return IcebergTable.at(metadata, stored)
 
 

@@ -1,6 +1,5 @@
 """The result of a join."""
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.crawls import INDEX_NAMES, SUBSETS, newest_first, subset_place
-from catalogue.errors import IncompleteAnswer
+from catalogue.errors import warn
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size
 
 if TYPE_CHECKING:
@@ -78,11 +77,8 @@ class Joined(ReprMixin):
         """Sentences about what was not read."""
         failed = (f"{name} could not be read: {reason}" for name, reason in self.failed.items())
         left = f"{self.left:,} of {plural(self.slices, 'slice')} left, the next of which takes {size(self.next_bytes)}"
-        return [
-            *failed,
-            *([f"{left}; run the join again with a budget above that"] if self.left else []),
-            *self.missing,
-        ]
+        again = [f"{left}; run the join again with a budget above that"] if self.left else []
+        return [*failed, *again, *self.missing]
 
     @property
     def files(self) -> list[Path]:
@@ -92,7 +88,7 @@ class Joined(ReprMixin):
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table; warn if some may be missing."""
         for sentence in (*self.problems, *self.notes):
-            warnings.warn(sentence, IncompleteAnswer, stacklevel=2)
+            warn(sentence)
         return pa.concat_tables(pq.read_table(path) for path in self.files)
 
     def to_pandas(self) -> "pd.DataFrame":

@@ -144,10 +144,12 @@ class JoinScope:
     def _not_stored(self, keys: JoinKeys) -> NotHarvested:
         crawls = [crawl for crawl in self.selection.crawls if not self._indexes(crawl, keys)]
         what = crawls[0] if len(crawls) == 1 else f"{len(crawls):,} crawls"
-        command = self._session.dataset.harvest_command(",".join(crawls[:MOST_NAMED]), self.selection.subsets)
-        command += " --index cdx" if self._index == CDX else ""
+        named, subsets, dataset = ",".join(crawls[:MOST_NAMED]), self.selection.subsets, self._session.dataset
+        command, call = dataset.harvest_command(named, subsets), dataset.harvest_call(named, subsets)
+        if self._index == CDX:
+            command, call = f"{command} --index cdx", f"harvest({named!r}, index='cdx')"
         needed = f"a join of {plural(keys.patterns, 'key')} needs a harvest of {what}"
-        return NotHarvested(f"{needed}; run: {command}", crawl=crawls[0])
+        return NotHarvested(f"{needed}; run: {command}", crawl=crawls[0], call=call)
 
     def _cut(self, crawl: str, index: str, keys: JoinKeys) -> list[Slice]:
         if index == CDX:

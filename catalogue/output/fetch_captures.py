@@ -2,7 +2,6 @@
 
 import re
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing
 from dataclasses import replace
@@ -13,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
-from catalogue.errors import BadRecord, FormatError, IncompleteAnswer, QueryError, SourceError
+from catalogue.errors import BadRecord, FormatError, QueryError, SourceError, warn
 from catalogue.output.fetch import (
     EncodedRecord,
     EncodedRecords,
@@ -57,14 +56,14 @@ SomeCaptures: TypeAlias = "Captures | Sample | pa.Table | pd.DataFrame | Iterabl
 
 
 def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record]:
-    needed = distinct(_captures(session, captures, _warn))
+    needed = distinct(_captures(session, captures, warn))
     fetches = record_fetches(needed, max_gap=session.cost().max_gap)
     with closing(fetch_records(fetches, session.source, lambda record: record)) as results:
         for result in results:
             if isinstance(result, Record):
                 yield result
             else:
-                _warn(result.reason)
+                warn(result.reason)
 
 
 def fetch_record(session: Session, given: "Capture | Mapping[str, Any] | pd.Series[Any]") -> Record:
@@ -80,7 +79,7 @@ def fetch_record(session: Session, given: "Capture | Mapping[str, Any] | pd.Seri
 
 
 def estimate_fetch(session: Session, captures: SomeCaptures) -> FetchEstimate:
-    return estimate(_captures(session, captures, _warn), session.cost())
+    return estimate(_captures(session, captures, warn), session.cost())
 
 
 def fetch_to_output(
@@ -200,7 +199,7 @@ def fetch_to_frame(session: Session, captures: SomeCaptures, *, main_content: bo
         file = Path(folder) / "pages.parquet"
         done = fetch_to_output(session, captures, file, FormatSpec("parquet", main_content))
         for reason in [*done.failed.values(), *done.unusable]:
-            warnings.warn(reason, IncompleteAnswer, stacklevel=3)
+            warn(reason)
         return frame_of(pq.read_table(file) if done.files else ROW.empty_table())
 
 
@@ -271,7 +270,3 @@ def _rows_of(batches: "Iterable[pa.RecordBatch]") -> Iterator[object]:
 def _answer(captures: object) -> "Captures | Sample | None":
     """Return captures or a sample, which have a plan; None for tables and rows."""
     return cast("Captures | Sample", captures) if hasattr(type(captures), "plan") else None
-
-
-def _warn(reason: str) -> None:
-    warnings.warn(reason, IncompleteAnswer, stacklevel=3)

@@ -1,13 +1,12 @@
 """Archived pages."""
 
 import builtins
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from catalogue.commoncrawl.capture import Capture
-from catalogue.errors import IncompleteAnswer
+from catalogue.errors import warn
 from catalogue.formatting import ReprMixin, clock
 from catalogue.records.document import Documents
 from catalogue.records.head import joined
@@ -120,7 +119,7 @@ class Page(ReprMixin):
         """
         links, omitted = self.find_links()
         if omitted:
-            warnings.warn(omitted, IncompleteAnswer, stacklevel=2)
+            warn(omitted)
         return links
 
     def find_links(self) -> tuple[list[dict[str, str | None]], str | None]:

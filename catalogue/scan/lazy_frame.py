@@ -1,6 +1,5 @@
 """A LazyFrame of polars, which becomes a query when it is collected."""
 
-import warnings
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.capture import digits_of
 from catalogue.commoncrawl.crawls import subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import IncompleteAnswer, QueryError, TooExpensive
+from catalogue.errors import QueryError, TooExpensive, warn
 from catalogue.find_captures import known_columns, run_query
 from catalogue.formatting import format_cost, plural, size
 from catalogue.plan.plan import ReadPlan
@@ -144,7 +143,7 @@ class _Source:
             kept.setdefault(crawl, set()).add(subset)
         if not kept:
             for problem in selection.missing:
-                warnings.warn(problem, IncompleteAnswer, stacklevel=2)
+                warn(problem)
             return None
         subsets, *others = kept.values()
         selection = replace(selection, crawls=tuple(kept))

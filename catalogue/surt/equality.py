@@ -48,7 +48,7 @@ def normal_url(url: str) -> str:
     order of arguments count.
 
     Raises:
-        QueryError: if the URL has no host or an invalid port.
+        QueryError: if the URL has no host, or a port that is not a number.
     """
     found = _PLAIN_URL.fullmatch(url)
     if found and "/." not in (found[2] or ""):

@@ -167,8 +167,9 @@ def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: Rows) 
     assert {record.url for record in harvested.records(polars)} == set(frame["url"])
     with pytest.warns(IncompleteAnswer, match="is not the path of an archive"):
         assert list(harvested.records([rows[0] | {"warc_filename": "../x"}])) == []
-    with pytest.warns(IncompleteAnswer, match="does not exist"):
+    with pytest.warns(IncompleteAnswer, match="does not exist") as warned:
         assert list(harvested.records([rows[0] | {"warc_filename": "crawl-data/none.warc.gz"}])) == []
+    assert [each.filename for each in warned] == [__file__]
 
 
 def test_resumed_fetch_equals_one_run(asking: Command, mirror: Path, tmp_path: Path, crawl: str, rows: Rows) -> None:

@@ -307,8 +307,9 @@ def test_tables_have_the_content_of_pages(harvested: Catalogue, crawl: str, tmp_
 
 def test_dataframes_report_missing_records(harvested: Catalogue, crawl: str) -> None:
     row = harvested.captures("*.com", crawls=crawl, limit=1).to_arrow().to_pylist()[0]
-    with pytest.warns(IncompleteAnswer, match="does not exist"):
+    with pytest.warns(IncompleteAnswer, match="does not exist") as warned:
         frame = harvested.fetch_to_pandas([row, row | {"warc_filename": "crawl-data/none.warc.gz"}])
+    assert [each.filename for each in warned] == [__file__]
     assert list(frame["url"]) == [row["url"]]
     assert list(harvested.fetch_to_pandas([]).columns) == ROW.names
 

@@ -168,8 +168,9 @@ def test_incomplete_harvests_are_completed_by_the_other_index(
         cat.forget(crawl)
         cat.harvest(crawl)
         again = cat.captures("*", crawls=crawl)
-        with pytest.warns(IncompleteAnswer, match="1 of the"):
+        with pytest.warns(IncompleteAnswer, match="1 of the") as warned:
             assert again.count() < expected
+        assert {each.filename for each in warned} == {__file__}
         assert not again.complete
 
 
