@@ -27,9 +27,10 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import BadUrlIndex, NotFound, QueryError
 from catalogue.settings import Settings
 from tests.support.amounts import EXAMPLES, in_part
+from tests.support.answers import Memory
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request
-from tests.support.prefix_indexes import Item, Memory, blocks_of, data_blocks, index_bytes, prefix, url_key, write_index
+from tests.support.prefix_indexes import Item, blocks_of, data_blocks, index_bytes, prefix, url_key, write_index
 
 WHERE = (1346876860782, 1346908921144, 4245, 1850172, 7702)
 NAME = "parse-output/segment/1346876860782/1346908921144_4245.arc.gz"
@@ -69,8 +70,8 @@ def items_of(some: list[str]) -> list[Item]:
     return sorted((url_key(url), (*WHERE[:3], number, 1 + number)) for number, url in enumerate(some))
 
 
-def found_in(index: OldIndex, pattern: str, limit: int | None = None) -> list[Capture]:
-    return list(index.captures(index.find(pattern), limit=limit))
+def found_in(index: OldIndex, pattern: str) -> list[Capture]:
+    return list(index.captures(index.find(pattern)))
 
 
 def scanned(items: list[Item], pattern: str) -> list[Capture]:
@@ -102,6 +103,7 @@ def test_equals_a_full_scan(
     extent = (index := OldIndex(source, "x")).find(pattern)
     assert list(index.captures(extent)) == scanned(items, pattern)
     assert len(source.log) <= 5  # the header, the root and three more
+    assert [pin is None for pin in source.pins] == [True] + [False] * (len(source.log) - 1)
     interval = parse_key_prefix(pattern).interval
     blocks = data_blocks(items, size)
     needed = [n for n, block in enumerate(blocks) if any(key in interval for key, _ in block)]

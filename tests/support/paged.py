@@ -11,16 +11,7 @@ import pyarrow as pa
 
 from catalogue.parquet.model import Bounds, ColumnChunk
 from catalogue.parquet.page_index import ColumnIndex, OffsetIndex, decode_offset_index
-from catalogue.parquet.thrift import (
-    BINARY,
-    BOOLEAN_FALSE,
-    BOOLEAN_TRUE,
-    DOUBLE,
-    I32,
-    LIST,
-    STRUCT,
-    encode_struct,
-)
+from catalogue.parquet.thrift import BINARY, BOOLEAN_FALSE, BOOLEAN_TRUE, DOUBLE, I32, LIST, STRUCT, encode_struct
 from tests.support.footers import write
 from tests.support.mirrors import read_footer
 
