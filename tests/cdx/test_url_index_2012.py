@@ -1,7 +1,5 @@
 """The URL index of 2012: what a scan of all its URLs finds, in three requests, or a named error."""
 
-import random
-import re
 import struct
 import tracemalloc
 from collections.abc import Iterator
@@ -339,25 +337,6 @@ def test_reads_branches_of_different_depths() -> None:
     file = struct.pack("<II", 64, 4) + b"".join(block.ljust(64, b"\0") for block in blocks)
     with pytest.raises(BadUrlIndex, match="branches of different lengths"):
         OldIndex(Memory(file), "x").find("*")
-
-
-def test_mutated_files_are_errors_or_results() -> None:
-    chance = random.Random(2012)
-    right = 0
-    for _ in range(400):
-        data = bytearray(WHOLE)
-        for _ in range(chance.choice([1, 1, 3, 30])):
-            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-        try:
-            found = found_in(
-                OldIndex(Memory(bytes(data)), "x"), chance.choice(["*", "*.example.com", "h5.example.com/"])
-            )
-        except BadUrlIndex:
-            continue
-        names = {each.filename for each in found}
-        assert all(re.fullmatch(r"parse-output/segment/[0-9]+/[0-9]+_[0-9]+\.arc\.gz", name) for name in names), names
-        right += bool(names)
-    assert right > 100
 
 
 def test_asks_before_large_reads_and_reports_a_missing_index(tmp_path: Path) -> None:
