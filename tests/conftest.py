@@ -205,6 +205,12 @@ def harvested_data(untaught_data: Path, tmp_path_factory: pytest.TempPathFactory
     return Path(copytree(untaught_data, tmp_path_factory.mktemp("harvested") / "data"))
 
 
+@pytest.fixture
+def data(untaught_data: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(copytree(untaught_data, tmp_path / "data"))
+
+
 @pytest.fixture(scope="session")
 def whole_crawls(mirror: Path) -> list[str]:
     """The crawls that have all subsets, oldest first; at least two."""

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from shutil import copytree
 
 import pytest
 from hypothesis import given
@@ -135,11 +134,9 @@ def test_marks_requested_keys_outside_of_files_but_not_of_row_groups() -> None:
 
 @in_part(4)
 @pytest.mark.parametrize("pattern", ["*.example.com", "example.com/*", "*.org", "*"])
-def test_layout_agrees_with_the_plan_in_every_era(
-    untaught_data: Path, settings: Settings, tmp_path: Path, pattern: str
-) -> None:
+def test_layout_agrees_with_the_plan_in_every_era(data: Path, settings: Settings, pattern: str) -> None:
     """Of crawls without page indexes."""
-    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
+    with catalogue.open(data, settings=settings) as cat:
         for crawl in stored_crawls(cat.session):
             rows, read = cat.row_groups(crawl), cat.captures(pattern, crawls=crawl).plan
             extents = file_extents(cat.session, crawl, read.paths)

@@ -32,13 +32,6 @@ QUESTIONS = sorted(queries_folder().glob("*.sql"))
 
 
 @pytest.fixture
-def data(untaught_data: Path, tmp_path: Path) -> Path:
-    folder = tmp_path / "data"
-    shutil.copytree(untaught_data, folder)
-    return folder
-
-
-@pytest.fixture
 def store(data: Path) -> Iterator[Store]:
     with Store(data / "footers.sqlite") as opened:
         yield opened

@@ -26,9 +26,9 @@ def overlap(footer: Made) -> None:
     field(meta, 7, meta[7][1] + 1)
 
 
-def chunks_at(number: int, value: int, *, group: int = 0, column: int = TIME) -> Callable[[Made], None]:
+def chunks_at(number: int, value: int) -> Callable[[Made], None]:
     def change(footer: Made) -> None:
-        meta = footer.meta(group, column)
+        meta = footer.meta(0, TIME)
         meta.pop(11, None)
         field(meta, number, value)
 

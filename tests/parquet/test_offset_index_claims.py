@@ -127,18 +127,6 @@ def test_rejects_offset_indexes_with_other_types(other: str) -> None:
         decode_offset_index(overridden(each.offset_index, 1, kind, body), each.chunk, each.num_rows)
 
 
-@pytest.mark.parametrize("missing", [1, 2, 3])
-def test_rejects_offset_indexes_without_a_field(missing: int) -> None:
-    each = part(PLAIN)
-    fields = [
-        [(number, I64, value) for number, value in enumerate(page, 1) if number != missing]
-        for page in locations_of(each)
-    ]
-    data = of_locations(map(encode_struct, fields))
-    with pytest.raises(BadPageIndex, match="cannot be decoded"):
-        decode_offset_index(data, each.chunk, each.num_rows)
-
-
 def test_rejects_every_truncation_of_an_index() -> None:
     each = part(KEY)
     located = each.located

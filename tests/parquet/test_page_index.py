@@ -1,19 +1,12 @@
-"""Page indexes compared with the pages, and pages of given rows."""
+"""Page indexes, their bounds, and pages of given rows."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
-from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.parquet.model import Bounds
-from catalogue.parquet.page_headers import check_pages
 from catalogue.parquet.page_index import (
     LONGEST_BOUND,
     ColumnIndex,
@@ -23,106 +16,8 @@ from catalogue.parquet.page_index import (
     decode_offset_index,
 )
 from catalogue.source.byte_ranges import ByteRange
-from tests.support.footers import write
-from tests.support.mirrors import index_paths, read_footer
-from tests.support.page_indexes import encode_column_index, encode_offset_index, located_by_headers
-from tests.support.paged import FEW, KEY, PLAIN, overall_of, pages_of, part, parts, written
-
-
-def test_pages_of_the_mirror_equal_their_index(mirror: Path) -> None:
-    pages: Counter[bool] = Counter()
-    for path in index_paths(mirror):
-        for each in parts(path.read_bytes()):
-            index = located_by_headers(each.pages, each.chunk)
-            pages[each.chunk.offset_index is not None] += len(index)
-            if each.chunk.offset_index:
-                assert index == each.located
-                check_pages(each.data[index.offsets[0] : index.offsets[-1]], index, range(len(index)), dictionary=True)
-    assert pages[True] > 1000
-    assert pages[False] > 500
-
-
-def held_pages(path_or_bytes: Path | bytes) -> Iterator[tuple[str, str, ColumnIndex, list[list[bytes]]]]:
-    """Of each chunk of texts: the file's writer, the column, its index, and the values of each page."""
-    data = path_or_bytes if isinstance(path_or_bytes, bytes) else path_or_bytes.read_bytes()
-    footer, file = read_footer(data), pq.ParquetFile(pa.BufferReader(data))
-    for each in parts(data):
-        name = each.chunk.column.name
-        if each.chunk.column_index and each.chunk.column.physical_type == "BYTE_ARRAY":
-            index = decode_column_index(each.column_index, each.chunk, each.located)
-            values = file.read_row_group(each.row_group, [name])[name].cast(pa.binary()).to_pylist()
-            rows = (each.located.rows(range(page, page + 1)) for page in range(len(each.located)))
-            yield footer.created_by, name, index, [values[run.start : run.stop] for run in rows]
-
-
-def check_bounds(index: ColumnIndex, pages: Sequence[Sequence[bytes | None]]) -> Counter[str]:
-    """Every value lies within the bounds of its page, and nulls are counted; gives how many bounds were cut."""
-    found: Counter[str] = Counter()
-    for number, (bounds, stored) in enumerate(zip(index.bounds, pages, strict=True)):
-        values = [value for value in stored if value is not None]
-        assert index.null_counts is None or index.null_counts[number] == len(stored) - len(values)
-        assert (bounds is None) == (not values)
-        found["pages"] += 1
-        if bounds:
-            assert bounds.min <= min(values) <= max(values) <= bounds.max
-            found["cut"] += bounds.min != min(values)
-            found["incremented"] += bounds.max != max(values)
-        else:
-            found["null"] += 1
-    overall = overall_of(index)
-    assert (overall is None) == all(bounds is None for bounds in index.bounds)
-    if overall:
-        every = [value for stored in pages for value in stored if value is not None]
-        assert overall.min <= min(every) <= max(every) <= overall.max
-    return found
-
-
-def test_no_value_lies_outside_the_bounds_of_its_page(mirror: Path) -> None:
-    found: Counter[str] = Counter()
-    for path in index_paths(mirror):
-        for writer, _, index, pages in held_pages(path):
-            counts = check_bounds(index, pages)
-            found.update(counts)
-            found.update({f"{kind} by parquet-mr": counts[kind] for kind in counts if "parquet-mr" in writer})
-    assert found["pages"] > 400
-    assert found["null"] > 10
-    if found["pages by parquet-mr"]:
-        assert found["cut by parquet-mr"] > 20
-        assert found["incremented by parquet-mr"] > 20
-
-
-@pytest.mark.parametrize("page", ["1.0", "2.0"])
-def test_bounds_of_pyarrow(page: str) -> None:
-    nulls = {}
-    for _, name, index, pages in held_pages(written(data_page_version=page)):
-        nulls[name] = check_bounds(index, pages)["null"]
-        assert name != PLAIN or index.null_counts == (0,) * 13
-    assert nulls == {KEY: 2, PLAIN: 0, FEW: 4}
-
-
-def test_chunk_of_nulls() -> None:
-    data = write(pa.table({KEY: pa.nulls(30, pa.string())}), data_page_size=1, write_batch_size=10)
-    [each] = parts(data)
-    count = len(each.located)
-    index = decode_column_index(each.column_index, each.chunk, each.located)
-    assert index.bounds == (None,) * count
-    assert index.null_counts
-    assert sum(index.null_counts) == 30
-    assert overall_of(index) is None
-
-
-BOUNDS = st.one_of(
-    st.none(), st.tuples(st.binary(max_size=9), st.binary(max_size=9)).map(lambda pair: Bounds(min(pair), max(pair)))
-)
-
-
-@given(st.lists(st.tuples(BOUNDS, st.integers(1, 1 << 40)), min_size=1, max_size=40), st.booleans())
-def test_round_trip_of_column_indexes(pages: list[tuple[Bounds | None, int]], counted: bool) -> None:  # noqa: FBT001
-    counts = tuple(count for _, count in pages)
-    index = ColumnIndex(tuple(bounds for bounds, _ in pages), counts if counted else None)
-    anything = replace(part(KEY).chunk, bounds=None, null_count=None)
-    rows = pages_of(count + (bounds is not None) for bounds, count in pages)
-    assert decode_column_index(encode_column_index(index), anything, rows) == index
+from tests.support.page_indexes import encode_column_index, encode_offset_index
+from tests.support.paged import KEY, PLAIN, pages_of, part
 
 
 @given(st.lists(st.tuples(st.integers(1, 1 << 30), st.integers(1, 1 << 30)), min_size=1, max_size=40))

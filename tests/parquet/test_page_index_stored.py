@@ -1,46 +1,19 @@
-"""Stored page indexes, and damage of all kinds."""
+"""Stored page indexes."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from itertools import chain, pairwise
 from pathlib import Path
 from random import Random
-from time import process_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.errors import BadPageIndex
-from catalogue.parquet.model import Bounds, ColumnChunk, Order
-from catalogue.parquet.page_headers import check_pages
-from catalogue.parquet.page_index import (
-    ColumnIndex,
-    Indexes,
-    OffsetIndex,
-    cut_indexes,
-    decode_column_index,
-    decode_offset_index,
-)
-from catalogue.parquet.thrift import Reader
-from tests.support.footers import confused
+from catalogue.parquet.model import Bounds
+from catalogue.parquet.page_index import ColumnIndex, Indexes, cut_indexes
 from tests.support.mirrors import one_of_each_crawl, read_footer
 from tests.support.mutators import damage
 from tests.support.page_indexes import encode_column_index, packed_as_derived
-from tests.support.paged import (
-    FEW,
-    KEY,
-    PLAIN,
-    Part,
-    overall_of,
-    part,
-    parts,
-    written,
-)
-
-# Indexes as they are held
-
+from tests.support.paged import FEW, KEY, PLAIN, part, parts, written
 
 NAMES = st.text(max_size=5)
 
@@ -147,118 +120,20 @@ def test_bounds_are_not_cut_without_the_key_column() -> None:
     assert [{*stored.offset_indexes} for stored in cut.values()] == [{KEY, PLAIN, FEW}]
 
 
-# Damage
-
-
-def check_offset_index(index: OffsetIndex, chunk: ColumnChunk, num_rows: int) -> None:
-    assert all(type(number) is int for number in chain(index.offsets, index.first_rows))
-    assert len(index.offsets) == len(index.first_rows) == len(index) + 1 > 1
-    assert chunk.data_page_offset <= index.offsets[0]
-    assert (index.offsets[-1], index.first_rows[0], index.first_rows[-1]) == (chunk.range.end, 0, num_rows)
-    assert all(start < end for numbers in (index.offsets, index.first_rows) for start, end in pairwise(numbers))
-
-
-def check_column_index(index: ColumnIndex, chunk: ColumnChunk, pages: int) -> None:
-    assert len(index.bounds) == pages
-    for bounds in index.bounds:
-        assert bounds is None or (type(bounds.min) is type(bounds.max) is bytes and bounds.min <= bounds.max)
-    if index.null_counts is not None:
-        assert all(type(count) is int and count >= 0 for count in index.null_counts)
-        assert len(index.null_counts) == pages
-        assert chunk.null_count in {None, sum(index.null_counts)}
-    overall = overall_of(index)
-    if chunk.bounds and chunk.bounds.order is Order.UNSIGNED:
-        assert overall
-        assert chunk.bounds.cut or overall.min <= chunk.bounds.min <= chunk.bounds.max <= overall.max
-
-
-def sources(mirror: Path) -> list[Part]:
-    """Chunks of texts with indexes, of all writers that there are."""
-    files = [written(), written(data_page_version="2.0"), *(p.read_bytes() for p in one_of_each_crawl(mirror))]
-    found = []
-    for data in files:
-        texts = (each for each in parts(data) if each.chunk.column.physical_type == "BYTE_ARRAY")
-        found += [each for each in texts if each.chunk.offset_index and len(each.located) > 2][:6]
-    assert len(found) >= 10
-    return found
-
-
-def outcomes(attempts: Iterable[Callable[[], object]]) -> Counter[str]:
-    """Count attempts that are refused. Any other exception fails the test, and so does a slow attempt."""
-    found = Counter[str]()
-    for attempt in attempts:
-        began = process_time()
-        try:
-            attempt()
-        except BadPageIndex:
-            found["refused"] += 1
-        else:
-            found["accepted"] += 1
-        assert process_time() - began < 0.5
-    return found
-
-
-def damaged(data: bytes, rng: Random, count: int) -> Iterator[bytes]:
-    for _ in range(count):
-        yield damage(data, rng, [data]) if rng.randrange(3) else confused(data, rng)
-
-
-def test_checks_damaged_offset_indexes(mirror: Path) -> None:
-    def attempt(each: Part, data: bytes) -> None:
-        check_offset_index(decode_offset_index(data, each.chunk, each.num_rows), each.chunk, each.num_rows)
-
-    rng = Random(1)
-    found = outcomes(partial(attempt, s, data) for s in sources(mirror) for data in damaged(s.offset_index, rng, 100))
-    assert found["refused"] > 700
-    assert found["accepted"] > 5
-
-
-def test_checks_damaged_column_indexes(mirror: Path) -> None:
-    def attempt(each: Part, data: bytes) -> None:
-        pages = len(each.located)
-        check_column_index(decode_column_index(data, each.chunk, each.located), each.chunk, pages)
-
-    rng = Random(2)
-    found = outcomes(partial(attempt, s, data) for s in sources(mirror) for data in damaged(s.column_index, rng, 100))
-    assert found["refused"] > 500
-    assert found["accepted"] > 50
-
-
-def test_damaged_page_headers(mirror: Path) -> None:
-    def attempts() -> Iterator[Callable[[], object]]:
-        rng = Random(3)
-        for each in sources(mirror):
-            index = each.located
-            page = rng.randrange(min(3, len(index)))
-            reader = Reader(each.data, index.offsets[page])
-            reader.struct()
-            before = each.data[index.offsets[0] : index.offsets[page]]
-            header = each.data[index.offsets[page] : reader.position]
-            body = each.data[reader.position : index.offsets[-1]]
-            for changed in damaged(header, rng, 120):
-                data = before + changed + body
-                yield partial(check_pages, data, index, range(len(index)), dictionary=True)
-
-    found = outcomes(attempts())
-    assert found["refused"] > 500
-    assert found["accepted"] > 30
-
-
-def test_damaged_indexes_of_the_store() -> None:
+def test_damaged_indexes_of_the_store_are_refused_or_consistent() -> None:
     located = {name: part(name).offset_index for name in (KEY, PLAIN, FEW)}
-    stored = Indexes(part(KEY).column_index, located, Bounds(b"a", b"b"))
-    packed, rng = stored.pack(), Random(5)
-    head = packed.index(b"\n") + 1
-
-    def attempt(data: bytes) -> None:
-        found = Indexes.unpack(data)
+    packed, rng = Indexes(part(KEY).column_index, located, Bounds(b"a", b"b")).pack(), Random(5)
+    head, refused = packed.index(b"\n") + 1, 0
+    for number in range(1500):
+        # A change of the body alone is not noticed here: the store has a digest of it all.
+        rest = packed[head:] if number < 1000 else b""
+        try:
+            found = Indexes.unpack(damage(packed[: len(packed) - len(rest)], rng, [packed]) + rest)
+        except BadPageIndex:
+            refused += 1
+            continue
         assert Indexes.unpack(found.pack()) == found
         assert found.bounds is None or found.bounds.min <= found.bounds.max
         assert all(type(name) is str and type(stored) is bytes for name, stored in found.offset_indexes.items())
         assert found.column_index is None or type(found.column_index) is bytes
-
-    # A change of the body alone is not noticed here: the store has a digest of it all.
-    found = outcomes(partial(attempt, damage(packed[:head], rng, [packed]) + packed[head:]) for _ in range(1000))
-    found += outcomes(partial(attempt, damage(packed, rng, [packed])) for _ in range(500))
-    assert found["refused"] > 700
-    assert found["accepted"] > 100
+    assert 700 < refused < 1400

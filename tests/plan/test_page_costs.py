@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from shutil import copytree
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +27,10 @@ CHEAP = (1e5, 0.02)
 
 
 @pytest.fixture
-def cat(untaught_data: Path, server: LoopbackServer, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
+def cat(data: Path, server: LoopbackServer, settings: Settings) -> Iterator[Catalogue]:
     """A catalogue of the footers of all crawls, and of nothing of their pages, over HTTP, that keeps no pages."""
     chosen = replace(priced(settings, *CHEAP), source=server.url, cache_size=0)
-    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=chosen) as opened:
+    with catalogue.open(data, settings=chosen) as opened:
         yield opened
 
 

@@ -37,12 +37,6 @@ PRICES = {
 CONDITIONS = ["length(url) > 60", "fetch_status <> 200 OR crawl < 'CC-MAIN-2021'"]
 
 
-@pytest.fixture
-def data(untaught_data: Path, tmp_path: Path) -> Path:
-    """Footers of all crawls, and nothing of their pages."""
-    return Path(copytree(untaught_data, tmp_path / "data"))
-
-
 def priced(settings: Settings, bandwidth: float, latency: float) -> Settings:
     return replace(settings, bandwidth=bandwidth, latency=latency)
 

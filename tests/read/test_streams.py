@@ -101,11 +101,10 @@ def test_streams_of_one_catalogue_are_read_at_the_same_time(harvested: Catalogue
 
 
 @pytest.fixture
-def broken(mirror: Path, untaught_data: Path, settings: Settings, tmp_path: Path) -> Catalogue:
+def broken(mirror: Path, data: Path, settings: Settings, tmp_path: Path) -> Catalogue:
     """One whose source lost a file since the harvest."""
     folder = copytree(mirror / "cc-index", tmp_path / "mirror/cc-index", copy_function=link).parent
     max(folder.rglob("subset=warc/*.parquet")).unlink()
-    data = copytree(untaught_data, tmp_path / "data")
     return catalogue.open(data, settings=replace(settings, source=str(folder)))
 
 
@@ -121,13 +120,11 @@ def test_errors_in_the_middle_reach_every_consumer(broken: Catalogue) -> None:
             assert not isinstance(raised.value, AssertionError), name
 
 
-def test_reading_on_after_the_catalogue_is_closed(
-    untaught_data: Path, settings: Settings, tmp_path: Path, mirror: Path
-) -> None:
+def test_reading_on_after_the_catalogue_is_closed(data: Path, settings: Settings, mirror: Path) -> None:
     """With a limit few requests are made ahead, so that others are needed after the end."""
     with FaultServer(mirror) as server:
         chosen = replace(settings, source=server.url, cache_size=0)
-        with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=chosen) as cat:
+        with catalogue.open(data, settings=chosen) as cat:
             found = cat.captures("*", columns="url", index="columnar", limit=1_000_000)
             reader, rows = pa.RecordBatchReader.from_stream(found), found.batches(warn=False)
             reader.read_next_batch()

@@ -23,8 +23,9 @@ from catalogue.read.reader import read
 from catalogue.read.streams import ReadEvents
 from catalogue.settings import Limits
 from catalogue.tables.crawl_table import FileMetadata
-from tests.slow.mutations import Memory, small
+from tests.slow.mutations import small
 from tests.support.amounts import in_part, in_soak
+from tests.support.answers import Memory
 from tests.support.crawls import CRAWL
 from tests.support.footers import Made, made, put_together, small_file
 from tests.support.mirrors import raw_footer, read_footer

@@ -35,11 +35,10 @@ from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.reader import read
 from catalogue.read.streams import ReadEvents
 from catalogue.settings import Settings
-from catalogue.source.byte_ranges import FileVersion, SuffixRange
-from catalogue.source.checks import RequestedRange, Response
-from catalogue.store.stored_file import StoredFile
+from catalogue.source.byte_ranges import SuffixRange
 from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, prefix_interval
 from catalogue.tables.crawl_table import FileMetadata
+from tests.support.answers import Memory
 from tests.support.crawls import CRAWL, index_path, write_manifest
 from tests.support.executors import Recording
 from tests.support.footers import confused, trimmed, write
@@ -67,29 +66,6 @@ def mirror_of(folder: Path) -> Path:
         return Path(given)
     write_miniature(folder)
     return folder
-
-
-class Memory:
-    url = "memory:///"
-    connections = 1
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.stored = StoredFile(b"", len(data), '"1"', None, self.url, "")
-
-    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
-        end = len(self._data)
-        if isinstance(requested, SuffixRange):
-            start = max(0, end - requested.length)
-        else:
-            assert requested
-            assert pin == self.stored.version
-            start, end = requested.start, requested.end
-        assert end <= len(self._data), f"{path}: a range ends after the end of the file"
-        return Response(self._data[start:end], start, len(self._data), '"1"', None)
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -225,7 +201,9 @@ class _Reading:
             plan = plan_reads(query, [stored], cost=cost, considered=len(footer.row_groups))
         self.warnings += [warning for warning in plan.warnings if "it is read without" in warning]
         batches = read(plan, source, Recording(), ReadEvents(self.warnings.append))
-        return pa.Table.from_batches(batches, plan.schema).select([*names])
+        rows = pa.Table.from_batches(batches, plan.schema).select([*names])
+        assert {*source.pins} <= {source.stored.version}
+        return rows
 
 
 def _verdict(reading: _Reading, original: _Original, data: bytes, place: _Place, query: int, cost: Cost) -> str:

@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.errors import WrongRange
-from catalogue.source.byte_ranges import (
-    ByteRange,
-    coalesce,
-    parse_content_range,
-    resolve,
-    without,
-)
+from catalogue.source.byte_ranges import ByteRange, coalesce, parse_content_range, resolve, without
 
 RANGES = st.builds(lambda start, length: ByteRange(start, start + length), st.integers(0, 500), st.integers(1, 60))
 

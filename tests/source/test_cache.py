@@ -17,6 +17,7 @@ from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.checks import RequestedRange, Response
 from tests.support.amounts import EXAMPLES
+from tests.support.answers import Memory
 from tests.support.caches import (
     DATA,
     LARGE,
@@ -25,10 +26,10 @@ from tests.support.caches import (
     PIN,
     URL,
     WANTED,
-    Memory,
     cached_ranges,
     files,
     got,
+    memory,
     put,
     right,
     run_script,
@@ -50,7 +51,7 @@ def cache(folder: Path) -> RangeCache:
 
 
 def test_fetched_ranges_are_served_from_cache(cache: RangeCache) -> None:
-    inner = Memory()
+    inner = memory()
     source = CachedSource(inner, cache)
     assert (source.url, source.connections) == (URL, 3)
     fetched = source.get(PATH, WANTED, pin=PIN)
@@ -58,57 +59,57 @@ def test_fetched_ranges_are_served_from_cache(cache: RangeCache) -> None:
     for requested in (WANTED, ByteRange(1000, 1001), ByteRange(1499, 1500), ByteRange(1100, 1300)):
         expected = Response(right(requested), requested.start, PIN.size, PIN.etag, None)
         assert source.get(PATH, requested, pin=PIN) == expected
-    assert inner.asked == [WANTED, WANTED]
+    assert inner.log == [WANTED, WANTED]
     assert source.cached_ranges(PATH, PIN) == [WANTED]
 
 
 def test_partly_cached_ranges_are_fetched_again(cache: RangeCache) -> None:
-    inner = Memory()
+    inner = memory()
     source = CachedSource(inner, cache)
     requested = [WANTED, ByteRange(1400, 1600), ByteRange(900, 1600), ByteRange(1700, 1800)]
     for each in [*requested, *requested]:
         assert source.get(PATH, each, pin=PIN).body == right(each)
-    assert inner.asked == requested
+    assert inner.log == requested
     assert source.cached_ranges(PATH, PIN) == [ByteRange(900, 1600), ByteRange(1700, 1800)]
 
 
 def test_ranges_of_an_unknown_version_are_cached_for_requests_that_name_it(cache: RangeCache) -> None:
-    inner = Memory()
+    inner = memory()
     source = CachedSource(inner, cache)
     for _ in range(2):
-        assert source.get(PATH, WANTED) == Memory().get(PATH, WANTED)
+        assert source.get(PATH, WANTED) == memory().get(PATH, WANTED)
     assert source.get(PATH, WANTED, pin=PIN).body == right(WANTED)
-    assert inner.asked == [WANTED, WANTED]
+    assert inner.log == [WANTED, WANTED]
 
 
 @pytest.mark.parametrize("requested", [None, SuffixRange(500)])
 def test_other_requests_pass_straight_through(cache: RangeCache, folder: Path, requested: RequestedRange) -> None:
-    inner = Memory()
+    inner = memory()
     source = CachedSource(inner, cache)
     pins = [None, PIN]
     for pin in pins:
         for _ in range(2):
-            assert source.get(PATH, requested, pin=pin) == Memory().get(PATH, requested)
-    assert len(inner.asked) == 2 * len(pins)
+            assert source.get(PATH, requested, pin=pin) == memory().get(PATH, requested)
+    assert len(inner.log) == 2 * len(pins)
     assert not folder.exists()
 
 
 @pytest.mark.parametrize("etag", [None, 'W/"0123456789abcdef-8"', "0123456789abcdef-8", ""])
 def test_never_caches_without_a_strong_etag(cache: RangeCache, folder: Path, etag: str | None) -> None:
-    inner = Memory(etag)
+    inner = memory(etag)
     source = CachedSource(inner, cache)
     pin = FileVersion(PIN.size, etag)
     for _ in range(2):
         assert source.get(PATH, WANTED, pin=pin).body == right(WANTED)
     cache.put(URL, PATH, pin, 0, b"x")
-    assert len(inner.asked) == 2
+    assert len(inner.log) == 2
     assert source.cached_ranges(PATH, pin) == []
     assert not folder.exists()
 
 
 @pytest.mark.parametrize(
     "inner",
-    [Memory('"other"'), Memory(f"W/{PIN.etag}"), Memory(None), Memory(data=DATA[:-1])],
+    [memory('"other"'), memory(f"W/{PIN.etag}"), memory(None), memory(data=DATA[:-1])],
     ids=["other", "weak", "none", "short"],
 )
 def test_never_caches_other_versions_than_the_pinned_one(cache: RangeCache, folder: Path, inner: Memory) -> None:
@@ -182,7 +183,7 @@ def test_removes_entries_with_a_flipped_bit(cache: RangeCache, folder: Path) -> 
     ids=["shorter", "longer", "digest alone", "empty", "moved", "renamed"],
 )
 def test_requests_damaged_entries_again(cache: RangeCache, folder: Path, damage: Callable[[Path], None]) -> None:
-    inner = Memory()
+    inner = memory()
     source = CachedSource(inner, cache)
     source.get(PATH, WANTED, pin=PIN)
     damage(the_file(folder))
@@ -190,7 +191,7 @@ def test_requests_damaged_entries_again(cache: RangeCache, folder: Path, damage:
     assert len(source.cached_ranges(PATH, PIN)) == 1
     for _ in range(2):
         assert source.get(PATH, requested, pin=PIN).body == right(requested)
-    assert inner.asked == [WANTED, requested]
+    assert inner.log == [WANTED, requested]
     assert the_file(folder).name == "1001-1500"
 
 
@@ -290,7 +291,7 @@ def test_cache_folder_is_private(cache: RangeCache, folder: Path) -> None:
 
 
 def test_threads_get_correct_bytes_during_eviction(folder: Path) -> None:
-    inner = Memory()
+    inner = memory()
     sources = [CachedSource(inner, RangeCache(folder, 20_000)) for _ in range(2)]  # as in two processes
 
     def read(seed: int) -> list[ByteRange]:
@@ -304,7 +305,7 @@ def test_threads_get_correct_bytes_during_eviction(folder: Path) -> None:
 
     with ThreadPoolExecutor(8) as executor:
         assert [wrong for wrongs in executor.map(read, range(8)) for wrong in wrongs] == []
-    assert 0 < len(inner.asked) < 8 * 60
+    assert 0 < len(inner.log) < 8 * 60
     assert size(folder) <= 20_000 * 5 // 4
 
 
@@ -398,12 +399,12 @@ def replace_by_a_file(folder: Path) -> None:
 def test_answers_though_the_cache_folder_is_removed(
     cache: RangeCache, folder: Path, happens: Callable[[Path], None], requests: int, *, remaining: bool
 ) -> None:
-    inner = Memory()
+    inner = memory()
     source = CachedSource(inner, cache)
     source.get(PATH, WANTED, pin=PIN)
     happens(folder)
     for _ in range(3):
         assert source.get(PATH, WANTED, pin=PIN).body == right(WANTED)
-    assert len(inner.asked) == requests
+    assert len(inner.log) == requests
     folder.chmod(0o700)
     assert source.cached_ranges(PATH, PIN) == ([WANTED] if remaining else [])

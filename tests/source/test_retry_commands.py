@@ -92,11 +92,6 @@ def rows(harvested: Catalogue, crawl: str) -> list[Row]:
     return captures
 
 
-@pytest.fixture
-def data(untaught_data: Path, tmp_path: Path) -> Path:
-    return Path(copytree(untaught_data, tmp_path / "data"))
-
-
 @in_part(2)
 @pytest.mark.parametrize(
     ("work", "passing"),

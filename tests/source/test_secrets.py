@@ -10,7 +10,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from shutil import copytree
 
 import pytest
 
@@ -81,8 +80,7 @@ COMMANDS = [
 ]
 
 
-def test_commands_neither_print_nor_store_secrets(untaught_data: Path, mirror: Path, tmp_path: Path) -> None:
-    data = Path(copytree(untaught_data, tmp_path / "data"))
+def test_commands_neither_print_nor_store_secrets(data: Path, mirror: Path, tmp_path: Path) -> None:
     command = Command(data, str(mirror), tmp_path)
     for words in COMMANDS:
         # Other commands would use the last address as a file name.
@@ -146,10 +144,9 @@ def test_verbose_shows_settings_of_the_environment(command: Command) -> None:
     assert "Traceback" in ran.err  # also searched
 
 
-def test_server_shows_no_secret(untaught_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_shows_no_secret(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, secret in canaries.ENVIRONMENT.items():
         monkeypatch.setenv(name, secret)
-    data = Path(copytree(untaught_data, tmp_path / "data"))
     script = always(Fault(Kind.REDIRECT_AWAY, target=f"https://me:{MARK}@127.0.0.2/?X-Amz-Signature={MARK}&"))
     with FaultServer({}, script=script) as source:
         settings = Settings(source=source.url, cache=tmp_path / "cache", cache_size=0)
@@ -197,7 +194,7 @@ PLACES = [
 
 
 def test_commands_follow_no_redirects(
-    elsewhere: socket.socket, untaught_data: Path, harvested: Catalogue, crawl: str, tmp_path: Path
+    elsewhere: socket.socket, data: Path, harvested: Catalogue, crawl: str, tmp_path: Path
 ) -> None:
     """The command would report connections to other machines."""
     port = elsewhere.getsockname()[1]
@@ -209,7 +206,6 @@ def test_commands_follow_no_redirects(
     numbers = iter(range(10_000))
     rows = harvested.captures("*.com", crawls=crawl).to_arrow().slice(0, 3).to_pylist()
     (tmp_path / "captures.jsonl").write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
-    data = Path(copytree(untaught_data, tmp_path / "data"))
     assert Command(data, str(bare_crawl(tmp_path / "bare")), tmp_path)("harvest", "--crawl", BARE).status == 0
     with FaultServer({}, script=script) as source:
         command = Command(data, source.url, tmp_path)

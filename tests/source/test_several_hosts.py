@@ -53,9 +53,9 @@ def opened(settings: Settings, **options: Any) -> Iterator[PoliteSource]:
         yield source
 
 
-def dead(name: str = "dead") -> Host:
+def dead() -> Host:
     with FaultServer({}) as server:
-        return Host(name, server.url)
+        return Host("dead", server.url)
 
 
 @pytest.mark.parametrize(("rate", "parts", "first"), [(1000.0, PARTS[:8], 8), (0.1, PARTS, 1)], ids=["below", "above"])

@@ -130,8 +130,6 @@ def test_honours_certificate_folders(
 
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "SSLKEYLOGFILE"])
 def test_names_the_variable_of_a_file_that_cannot_be_used(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in _VARIABLES:
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, "/no/such/file")
     with pytest.raises(QueryError, match=f"^{variable} .*/no/such/file.*No such file"):
         opened("https://data.example/")

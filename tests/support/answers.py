@@ -1,15 +1,17 @@
-"""A source with responses given by a test."""
+"""Sources with responses given by a test, and a source of a file in memory."""
 
 import threading
 from collections.abc import Callable, Iterable
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from catalogue.errors import CatalogueError
-from catalogue.source.byte_ranges import FileVersion
+from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response
 from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource
+from catalogue.store.stored_file import StoredFile
 from tests.support.clocks import START, FakeClock
 
 Answer = Response | CatalogueError
@@ -39,6 +41,32 @@ class Answers:
 
     def close(self) -> None:
         self.closed = True
+
+
+class Memory:
+    """A source of one file, and the ranges and versions that were requested."""
+
+    connections = 3
+
+    def __init__(self, data: bytes, etag: str | None = '"1"', url: str = "memory:///") -> None:
+        self.data, self.etag, self.url = data, etag, url
+        self.stored = StoredFile(b"", len(data), etag, None, url, "")
+        self.log: list[Any] = []
+        self.pins: list[FileVersion | None] = []
+
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
+        start, end = 0, len(self.data)
+        if isinstance(requested, SuffixRange):
+            start = max(0, end - requested.length)
+        elif requested:
+            start, end = requested.start, requested.end
+        assert end <= len(self.data), f"{path}: a range ends after the end of the file"
+        self.log.append(requested)
+        self.pins.append(pin)
+        return Response(self.data[start:end], start, len(self.data), self.etag, "yesterday")
+
+    def close(self) -> None:
+        pass
 
 
 class TimedHost:

@@ -1,16 +1,14 @@
 """A source with a cache on disk, and other processes that use the same cache."""
 
 import subprocess
-import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 
-from catalogue.errors import SourceUnavailable
-from catalogue.source.byte_ranges import ByteRange, FileVersion, resolve
+from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.cache import RangeCache
-from catalogue.source.checks import RequestedRange, Response
 from tests.support import processes
+from tests.support.answers import Memory
 
 URL = "https://example.org/"
 PATH = "cc-index/crawl=CC-MAIN-2022-05/part 0.parquet"
@@ -22,31 +20,8 @@ LONG_AGO = 1_000_000_000
 WANTED = ByteRange(1000, 1500)
 
 
-class Memory:
-    """A source of files in memory with one ETag, which records requested ranges."""
-
-    url = URL
-    connections = 3
-
-    def __init__(self, etag: str | None = PIN.etag, data: bytes = DATA) -> None:
-        self.etag = etag
-        self.data = data
-        self.asked: list[RequestedRange] = []
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - the same for all
-        if self._closed:
-            message = "closed"
-            raise SourceUnavailable(message)
-        with self._lock:
-            self.asked.append(requested)
-        size = len(self.data)
-        given = resolve(requested, size) if requested else ByteRange(0, size)
-        return Response(self.data[given.start : given.end], given.start, size, self.etag, "yesterday")
-
-    def close(self) -> None:
-        self._closed = True
+def memory(etag: str | None = PIN.etag, data: bytes = DATA) -> Memory:
+    return Memory(data, etag, URL)
 
 
 def right(requested: ByteRange) -> bytes:

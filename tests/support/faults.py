@@ -160,11 +160,11 @@ class FaultServer:
     def body_bytes_sent(self) -> int:
         return sum(exchange.body_bytes_sent for exchange in self.log)
 
-    def settle(self, timeout: float = 5.0) -> list[Exchange]:
-        """Return the log when no exchange runs; raise TimeoutError if one still does after ``timeout`` seconds."""
+    def settle(self) -> list[Exchange]:
+        """Return the log when no exchange runs; raise TimeoutError if one still does after five seconds."""
         with self._changed:
-            if not self._changed.wait_for(lambda: not self._running, timeout):
-                raise TimeoutError(f"{self._running} exchanges still run after {timeout} s")
+            if not self._changed.wait_for(lambda: not self._running, 5.0):
+                raise TimeoutError(f"{self._running} exchanges still run after 5 s")
             return list(self._log)
 
     def reset(self) -> None:

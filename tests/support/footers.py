@@ -151,8 +151,8 @@ def small_file(**options: Any) -> bytes:
     return write(table, **({"row_group_size": 2} | options))
 
 
-def trimmed(data: bytes, columns: Sequence[str], row_groups: int = 1) -> bytes:
-    """A file without most of its columns and row groups, which are still where they were."""
+def trimmed(data: bytes, columns: Sequence[str]) -> bytes:
+    """A file without most of its columns and all row groups but the first, which are still where they were."""
     footer = raw_footer(data)
     fields = take_apart(footer)
     requested = {name.encode() for name in columns}
@@ -160,7 +160,7 @@ def trimmed(data: bytes, columns: Sequence[str], row_groups: int = 1) -> bytes:
     remaining = [number for number, element in enumerate(schema[1:]) if element[4][1] in requested]
     fields[2] = (thrift.LIST, Items(thrift.STRUCT, [schema[0], *(schema[1 + number] for number in remaining)]))
     schema[0][5] = (schema[0][5][0], len(remaining))
-    groups = fields[4][1].values[:row_groups]
+    groups = fields[4][1].values[:1]
     for group in groups:
         group[1] = (thrift.LIST, Items(thrift.STRUCT, [group[1][1].values[number] for number in remaining]))
     fields[4] = (thrift.LIST, Items(thrift.STRUCT, groups))

@@ -9,28 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalogue.parquet.model import Bounds, ColumnChunk
-from catalogue.parquet.page_index import ColumnIndex, OffsetIndex, decode_offset_index
-from catalogue.parquet.thrift import (
-    BINARY,
-    BOOLEAN_FALSE,
-    BOOLEAN_TRUE,
-    DOUBLE,
-    I32,
-    LIST,
-    STRUCT,
-    encode_struct,
-)
+from catalogue.parquet.model import ColumnChunk
+from catalogue.parquet.page_index import OffsetIndex, decode_offset_index
+from catalogue.parquet.thrift import BINARY, BOOLEAN_FALSE, BOOLEAN_TRUE, DOUBLE, I32, LIST, STRUCT, encode_struct
 from tests.support.footers import write
 from tests.support.mirrors import read_footer
 
 KEY, PLAIN, FEW = "url_surtkey", "url", "content_languages"
 ROWS = 130
-
-
-def overall_of(index: ColumnIndex) -> Bounds | None:
-    known = [bounds for bounds in index.bounds if bounds]
-    return Bounds(min(b.min for b in known), max(b.max for b in known)) if known else None
 
 
 @dataclass(frozen=True)

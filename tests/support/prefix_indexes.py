@@ -1,4 +1,4 @@
-"""Write URL indexes like that of 2012, and read them from memory.
+"""Write URL indexes like that of 2012.
 
 A prefix between two blocks is the second URL as far as its first difference, as in the published writer. A prefix of
 the level above is either repeated below, as there, or not; readers must accept both.
@@ -10,8 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from catalogue.cdx.url_index_2012 import HEADER_SIZE
-from catalogue.source.byte_ranges import ByteRange, FileVersion
-from catalogue.source.checks import RequestedRange, Response
+from catalogue.source.byte_ranges import ByteRange
 
 Location = tuple[int, int, int, int, int]
 """Segment, date of the file, partition, offset, size."""
@@ -82,27 +81,6 @@ def level(prefixes: Sequence[bytes], size: int, *, repeats: bool) -> tuple[list[
             groups[-1][1].append(each)
             room -= len(each) + 5
     return groups, up
-
-
-class Memory:
-    """A source of one file, with a log of requested ranges."""
-
-    url = "memory:///"
-    connections = 1
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.log: list[ByteRange] = []
-
-    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
-        assert isinstance(requested, ByteRange)
-        assert requested.end <= len(self.data), path
-        assert (pin is None) is (not self.log)
-        self.log.append(requested)
-        return Response(self.data[requested.start : requested.end], requested.start, len(self.data), '"1"', None)
-
-    def close(self) -> None:
-        pass
 
 
 def blocks_of(data: bytes) -> Callable[[ByteRange], range]:

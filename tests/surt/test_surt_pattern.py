@@ -241,17 +241,6 @@ def test_errors_can_show_any_pattern(text: str, match: Match | None) -> None:
         assert str(caught.value).isprintable()
 
 
-@given(st.text() | st.text(st.sampled_from("*./?:#%2a@[]&=é")), st.sampled_from([None, *Match]))
-def test_any_text_is_a_pattern_or_a_query_error(text: str, match: Match | None) -> None:
-    try:
-        pattern = parse_pattern(text, match)
-    except QueryError:
-        return
-    assert pattern.intervals
-    assert pattern.intervals == merge(pattern.intervals)
-    assert pattern.match is (match or pattern.match)
-
-
 def takes(pattern: Pattern, hosts: list[str], rest: str) -> set[bool]:
     return set(keys(pattern, *(f"http://{host}{rest}" for host in hosts)))
 
