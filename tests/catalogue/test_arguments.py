@@ -83,7 +83,7 @@ def test_takes_numbers_and_flags_of_numpy(harvested: Catalogue, crawl: str) -> N
     given: list[Any] = [np.True_, np.int64(2), np.int64(7), 1e9]
     flag, two, seven, gigabyte = given
     for limit in (two, 2.0):
-        found = harvested.captures("example.com/*", crawls=crawl, ordered=flag, limit=limit)  # type: ignore[arg-type]
+        found = harvested.captures("example.com/*", crawls=int(crawl[8:12]), ordered=flag, limit=limit)  # type: ignore[arg-type]
         assert found.count() == 2
     captures = harvested.captures("*", crawls=crawl)
     sampled = harvested.sample(captures, two, seed=seven)

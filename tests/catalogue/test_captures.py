@@ -34,17 +34,6 @@ def test_unknown_arguments_are_answered_with_the_most_similar_one(
         getattr(harvested, call)(*given, **{wrong: "latest"})
 
 
-def test_texts_with_commas_and_years_are_those_of_the_command_line(harvested: Catalogue, crawl: str) -> None:
-    year = int(crawl[8:12])
-    found = harvested.captures("example.com/*", crawls=year, columns="url, fetch_time", subsets="warc,robotstxt")
-    assert found.columns == ["url", "fetch_time", "crawl", "subset"]
-    same = harvested.captures(
-        "example.com/*", crawls=[crawl], columns=["url", "fetch_time"], subsets=["warc", "robotstxt"]
-    )
-    assert found.to_arrow() == same.to_arrow()
-    assert found.count() > 0
-
-
 def test_messages_name_arguments(harvested: Catalogue, crawl: str) -> None:
     with pytest.raises(UncoveredColumns, match=r"no column url_path; use index='columnar'$"):
         harvested.captures("example.com/*", crawls=crawl, columns="url_path", index="cdx").to_arrow()

@@ -130,22 +130,6 @@ def test_rejects_unknown_settings(line: str, config: Config) -> None:
         load_settings()
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("https://data.commoncrawl.org/", True),
-        ("https://data.commoncrawl.org", True),
-        ("https://data.commoncrawl.org//", False),
-        ("https://example.com/", False),
-        ("s3://commoncrawl/", False),
-    ],
-)
-def test_recognizes_common_crawl_with_and_without_slash(source: str, *, expected: bool) -> None:
-    settings = load_settings(source=source)
-    assert settings.is_anonymous == expected
-    assert settings.source == (DEFAULT_SOURCE if expected else source)
-
-
 def test_user_agent_names_tool_and_contact() -> None:
     assert re.fullmatch(r"commoncrawl-catalogue/\d\S* \(no contact set\)", load_settings().user_agent)
     assert load_settings(contact="a@example.org").user_agent.endswith(" (a@example.org)")
@@ -199,6 +183,8 @@ def test_install_command_depends_on_the_installation(
     [
         ("commoncrawl", DEFAULT_SOURCE, ()),
         (DEFAULT_SOURCE, DEFAULT_SOURCE, ()),
+        ("https://data.commoncrawl.org", DEFAULT_SOURCE, ()),
+        *((each, each, ()) for each in ("https://data.commoncrawl.org//", "https://example.com/", "s3://commoncrawl/")),
         ("huggingface", SECOND.address, (SECOND,)),
         (SECOND.address, SECOND.address, (SECOND,)),
         (SECOND.address.rstrip("/"), SECOND.address, (SECOND,)),
@@ -218,7 +204,8 @@ def test_install_command_depends_on_the_installation(
 def test_source_names_hosts(source: object, address: str, hosts: tuple[Host, ...]) -> None:
     settings = load_settings(source=source)
     assert (settings.source, settings.hosts) == (address, hosts)
-    assert settings.list_source == (COLLINFO_SOURCE if "example" not in address else address)
+    assert settings.is_anonymous is (address == DEFAULT_SOURCE)
+    assert settings.list_source == (COLLINFO_SOURCE if address in {DEFAULT_SOURCE, SECOND.address} else address)
 
 
 def test_a_folder_is_no_list(tmp_path: Path) -> None:

@@ -155,15 +155,6 @@ def test_reads_pages_of_crawls_before_2013(tmp_path: Path, crawl: str) -> None:
     assert run("fetch", "example.com", "--crawl", crawl, "-o", "found.warc.gz").status == 0
 
 
-def test_missing_archives_before_2013_are_named(tmp_path: Path) -> None:
-    filename, _ = ARC_CRAWLS["CC-MAIN-2010-2011"]
-    run = command(tmp_path, Archived(gzip.compress(arc()), filename=filename, path="-"), crawl="CC-MAIN-2010-2011")
-    for words in (("get", "example.com"), ("fetch", "example.com", "-o", "found.warc.gz")):
-        ran = run(*words, "--crawl", "CC-MAIN-2010-2011")
-        assert ran.status == 1
-        assert f"{filename} does not exist" in ran.err
-
-
 REVISIT = {"WARC_Type": "revisit", "WARC_Payload_Digest": f"sha1:{digest(BODY)}"}
 ORIGINAL = {"WARC_Refers_To_Target_URI": "https://example.com/before", "WARC_Refers_To_Date": "2022-08-01T00:00:00Z"}
 

@@ -4,8 +4,9 @@ import pyarrow as pa
 import pytest
 
 from catalogue import Catalogue
-from catalogue.metadata_db.lake_files import LakeFile
-from tests.support.lakes import Truth, exported_files, scanned
+from catalogue.metadata_db.lake_files import LakeFile, lake_files
+from catalogue.selection import stored_crawls
+from tests.support.lakes import Truth, scanned
 
 
 @pytest.fixture(scope="session")
@@ -15,4 +16,5 @@ def truth(all_rows: pa.Table) -> Truth:
 
 @pytest.fixture(scope="session")
 def files(harvested: Catalogue) -> list[LakeFile]:
-    return exported_files(harvested)
+    with harvested.connect() as connection:
+        return lake_files(connection, stored_crawls(harvested.session))

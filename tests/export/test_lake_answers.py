@@ -12,11 +12,12 @@ import pytest
 import catalogue
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer
+from catalogue.export.ducklake_sql import attach_statements
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.query.literals import literal
 from catalogue.surt.pattern import parse_pattern
 from tests.support.amounts import in_soak
-from tests.support.lakes import SUMS, Truth, ask_shell, in_order, needs_extensions, opened, questions
+from tests.support.lakes import SUMS, Truth, in_order, in_shell, needs_extensions, opened, questions
 
 pytestmark = needs_extensions
 
@@ -69,7 +70,7 @@ def test_duckdb_shell_equals_a_full_scan(
         statements = [f"SET TimeZone = 'UTC'; COPY (FROM cc.captures) TO '{copied}'"] if at == 0 else []
         for number, (ours, _) in enumerate(mine):
             statements.append(f"SET TimeZone = '{ZONES[number % 3]}'; SELECT {SUMS} FROM cc.captures WHERE {ours}")  # noqa: S608
-        assert ask_shell(path, server.url, statements) == [[truth(plain)] for _, plain in mine]
+        assert in_shell([*attach_statements(path, server.url), *statements]) == [[truth(plain)] for _, plain in mine]
     assert in_order(pq.read_table(copied).select(SCHEMA.names).cast(SCHEMA)).equals(in_order(all_rows))
     assert sum(truth(plain)["n"] > 0 for _, plain in conditions) > len(conditions) / 2
 

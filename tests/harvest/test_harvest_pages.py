@@ -1,8 +1,6 @@
 """``harvest --pages``: page indexes in the same requests as the footers, once."""
 
-from dataclasses import replace
 from pathlib import Path
-from shutil import copytree
 
 import pytest
 
@@ -11,7 +9,6 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.session import Session
 from catalogue.settings import Settings
-from catalogue.store.database import Store
 from tests.support.mirrors import crawl_of, index_paths, read_footer
 
 
@@ -28,14 +25,6 @@ def crawl(mirror: Path) -> str:
         for path in index_paths(mirror)
         if read_footer(path.read_bytes()).row_groups[0].chunks[KEY_COLUMN].offset_index
     )
-
-
-@pytest.fixture(scope="module")
-def stored(mirror: Path, crawl: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = tmp_path_factory.mktemp("pages") / "data"
-    with Catalogue(Session(data, Settings(source=str(mirror)))) as cat:
-        cat.harvest(crawl, pages=True)
-    return data
 
 
 def requests(server: LoopbackServer) -> list[str]:
@@ -81,17 +70,3 @@ def test_does_not_request_stored_footers_or_missing_page_indexes(
         cat.harvest(without, pages=True)
         assert requests(server) == []
         assert cat.pages(without).empty
-
-
-def test_changed_file_replaces_its_page_indexes(stored: Path, settings: Settings, tmp_path: Path, crawl: str) -> None:
-    with Store(Path(copytree(stored, tmp_path / "data")) / "footers.sqlite") as store:
-        (path, *others) = store.keys("files")
-        file = store.get("files", path)
-        assert file
-        store.put("files", [(path, file)])
-        assert store.keys("indexes", path)
-        store.put("files", [(path, replace(file, etag="'another'"))])
-        assert not store.keys("indexes", path)
-        assert all(store.keys("indexes", other) for other in others)
-    with Catalogue(Session(tmp_path / "data", settings)) as cat:
-        assert path not in set(cat.pages(crawl).path)

@@ -1,4 +1,4 @@
-"""Lists of keys in all forms, and what is wrong with some of them."""
+"""Lists of keys in all forms, what is wrong with some of them, and the memory that sorting takes."""
 
 import bz2
 import gzip
@@ -6,10 +6,12 @@ import io
 import json
 import re
 from collections.abc import Callable
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -21,6 +23,7 @@ from catalogue import Catalogue, url_surtkey
 from catalogue.errors import QueryError
 from catalogue.join.join import JoinQuery, join
 from catalogue.join.slices import Sizes
+from catalogue.join.sort_keys import _Sorter
 from catalogue.surt.pattern import Match
 from tests.join.test_join import refuse
 from tests.support.amounts import in_part
@@ -165,13 +168,6 @@ def test_nested_columns_of_polars(both: Catalogue, crawl: str, how: str) -> None
         assert {row["row_id"] for row in rows} == {*FOUND}
         for row in rows:
             assert [row[f"input_{name}"] for name in named] == [values[row["row_id"] - 1] for _, values in NESTED]
-
-
-@pytest.mark.parametrize("blank", ["\v", "\u00a0", " ", "\t"])
-def test_blanks_around_keys_are_left_out(both: Catalogue, crawl: str, tmp_path: Path, blank: str) -> None:
-    key = "com,example)/"
-    found = both.join([key, f"{blank}{key}", f"{key}{blank}"], tmp_path / "out", how="semi", crawls=crawl)
-    assert (found.rows, found.patterns, found.invalid) == (3, 1, 0)
 
 
 def test_result_read_by_polars_is_an_input(both: Catalogue, crawl: str, tmp_path: Path) -> None:
@@ -353,3 +349,20 @@ def test_command_line(mirror_of: Command, crawl: str, tmp_path: Path) -> None:
     for given, more, rows in (text(*URLS), [], 3), (FILES["tabs.tsv"], [], 3), (columns, ["--on", "link"], 4):
         with Forked([*words, *more], mirror_of.environment(), tmp_path, given=given) as piped:
             assert ended(piped).json()["rows"] == rows
+
+
+def test_rows_of_one_key_are_not_all_in_memory(tmp_path: Path) -> None:
+    """As those of a list of URLs that is matched by host."""
+    count, step = 60_000, 1000
+    schema = pa.schema([("key", pa.binary()), ("row", pa.int64()), ("note", pa.string())])
+    note, rows, most = "x" * 200, [], 0
+    with closing(_Sorter(schema, ("key", "row"), tmp_path, Sizes(sorted=1 << 20))) as sorter:
+        before = pa.total_allocated_bytes()
+        for start in range(0, count, step):
+            columns = [pa.array([b"key"] * step), pa.array(np.arange(start, start + step)), pa.array([note] * step)]
+            sorter.add(pa.RecordBatch.from_arrays(columns, schema=schema))
+        for batch in sorter.batches():
+            rows.append(batch.column("row").to_numpy())
+            most = max(most, pa.total_allocated_bytes() - before)
+    assert np.array_equal(np.concatenate(rows), np.arange(count))
+    assert most < 6 << 20  # of 13 MB

@@ -123,13 +123,6 @@ def test_conditions_save_requests_and_bytes(
     assert less < share * received
 
 
-def test_streaming_engine_reads_the_same(counted: Counted) -> None:
-    frame = counted.scan().filter(*(condition for condition, _ in CONDITIONS[:2]))
-    requests, received, rows = counted.cost(frame)
-    assert rows.height
-    assert counted.cost(frame, "streaming")[:2] == (requests, received)
-
-
 def test_conditions_on_subsets_read_no_others(counted: Counted, whole_crawls: list[str]) -> None:
     frame = counted.scan(crawls=whole_crawls).select("url", "subset")
     requests, _, rows = counted.cost(frame)

@@ -3,7 +3,6 @@
 import re
 import time
 from itertools import compress
-from typing import Any
 from urllib.parse import parse_qsl
 
 import pyarrow as pa
@@ -44,19 +43,6 @@ def test_rejects_invalid_parameters(parameters: str, message: str) -> None:
     with pytest.raises(QueryError) as caught:
         parse_request(parse_qsl(f"url=x&{parameters}"))
     assert str(caught.value).startswith(message)
-
-
-@given(st.from_regex(r"[0-9]{1,14}", fullmatch=True), st.datetimes())
-def test_query_times_include_all_requested_times(digits: str, moment: Any) -> None:
-    stamp = f"{moment.year:04}{moment:%m%d%H%M%S}"
-    milliseconds = int((moment.replace(microsecond=0) - moment.__class__(1970, 1, 1)).total_seconds()) * 1000
-    first, last = parse_request([("url", "x"), ("from", digits)]), parse_request([("url", "x"), ("to", digits)])
-    if moment.year >= 1000 and stamp >= first.first:
-        assert first.times[0] is not None
-        assert milliseconds >= first.times[0]
-    if moment.year < 9999 and stamp <= last.last:
-        assert last.times[1] is not None
-        assert milliseconds < last.times[1]
 
 
 @settings(max_examples=8 * settings().max_examples)

@@ -21,7 +21,7 @@ from catalogue.server.application import application
 from catalogue.settings import Settings, package_version
 from tests.support.amounts import COMPLETE, EXAMPLES, in_soak
 from tests.support.cdx_indexes import make_index, replace_index
-from tests.support.crawls import ABSENT, CRAWL, crawl_of, table, write_manifest
+from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.miniatures import NEWEST
 from tests.support.served_records import harvest
 from tests.support.serving import Answer, get, harvested_in_part, serving, serving_harvested
@@ -92,17 +92,6 @@ def test_counts_requests_of_a_query(server: LoopbackServer, crawl: str, tmp_path
         assert got["bytes"] == sum(each.sent_bytes for each in server.log)
         again = answer(address, "query", url="*.example.com", crawl=crawl)
     assert (again["captures"], again["requests"]) == (got["captures"], 0)
-
-
-def test_reports_missing_files(tmp_path: Path) -> None:
-    crawl_of(tmp_path / "mirror", table([f"com,example)/{at}" for at in range(5)]))
-    write_manifest(tmp_path / "mirror", CRAWL, ABSENT)
-    with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
-        got = answer(address, "query", url="*.com", columns="url")
-        assert (len(got["captures"]), got["complete"]) == (5, False)
-        assert "catalogue harvest --crawl" in got["missing"][0]
-        (row,) = answer(address, "status")["coverage"]
-        assert (row["files_listed"], row["files_harvested"], row["files_failed"]) == (2, 1, 1)
 
 
 def test_plans_agree_with_python(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ class Archived:
     filename: str = f"{FOLDER}/x.warc.gz"
     """Of its line."""
     path: str = ""
-    """Of its archive in the source, if it is another one than in the line; ``-`` if it is not there."""
+    """Of its archive in the source, if it is another one than in the line."""
     fields: dict[str, Any] = field(default_factory=dict)
     """Fields of its line; None leaves one out."""
     time: str = f"{TIME:%Y%m%d%H%M%S}"
@@ -39,9 +39,8 @@ class Archived:
 def write_source(folder: Path, captures: Iterable[Archived], crawl: str = CRAWL) -> str:
     captures = [*captures]
     for each in captures:
-        if each.path != "-":
-            archive = folder / (each.path or each.filename)
-            archive.parent.mkdir(parents=True, exist_ok=True)
-            archive.write_bytes(each.member)
+        archive = folder / (each.path or each.filename)
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        archive.write_bytes(each.member)
     replace_index(folder, make_index(crawl, sorted((each.line for each in captures), key=str.encode)))
     return str(folder)

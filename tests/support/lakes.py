@@ -17,10 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from catalogue import Catalogue
-from catalogue.export.ducklake_sql import attach, attach_statements
-from catalogue.metadata_db.lake_files import LakeFile, lake_files
-from catalogue.selection import stored_crawls
+from catalogue.export.ducklake_sql import attach
+from catalogue.metadata_db.lake_files import LakeFile
 
 SHELL = Path(sys.executable).parent / "duckdb"
 
@@ -115,11 +113,6 @@ def in_order(rows: pa.Table) -> pa.Table:
     return rows.combine_chunks().sort_by(by)
 
 
-def exported_files(cat: Catalogue) -> list[LakeFile]:
-    with cat.connect() as connection:
-        return lake_files(connection, stored_crawls(cat.session))
-
-
 def write_file(folder: Path, crawl: str, name: object, keys: Sequence[str], **columns: list[Any]) -> LakeFile:
     path = f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc/part-{name}.parquet"
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -157,11 +150,6 @@ def in_shell(statements: Sequence[str], *extensions: str) -> list[list[dict[str,
         found.append(value)
         rest = rest[end:].strip()
     return found
-
-
-def ask_shell(lake: Path, source: str, statements: Sequence[str]) -> list[list[dict[str, Any]]]:
-    """Return the rows of each statement from a shell with an attached lake."""
-    return in_shell([*attach_statements(lake, source), *statements])
 
 
 _spare: list[duckdb.DuckDBPyConnection] = []

@@ -111,11 +111,6 @@ def rows(root: Node) -> list[list[str]]:
     return found
 
 
-def chosen_crawl(root: Node) -> str:
-    (option,) = (each for each in root.one(id="crawl").all("option") if "selected" in each.attrs)
-    return option.attrs["value"]
-
-
 def terms(root: Node, kind: str) -> dict[str, str]:
     return {row.one("dt").text: row.one("dd").text for row in root.one("dl", class_=kind).all("div")}
 
