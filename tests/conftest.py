@@ -1,5 +1,6 @@
 """Fixtures for many tests: a mirror of a crawl, and a catalogue harvested from it."""
 
+import atexit
 import gc
 import os
 import pickle
@@ -64,6 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    atexit.register(gc.unfreeze)  # Python 3.14 keeps frozen objects; DuckDB's abort it after its end
     gc.set_threshold(20_000)
     gc.enable()
 

@@ -32,7 +32,7 @@ def test_converts_rows_of_every_origin() -> None:
     athena = {name: str(value) for name, value in ROW.items()} | {"fetch_time": "2022-08-15 01:02:03.000"}
     assert capture_of(athena) == meant
     assert capture_of(ROW | {"warc_filename": f"common-crawl/{ROW['warc_filename']}"}) == meant
-    for absent in (None, "", "-", float("nan"), pd.NaT, pd.NA, np.datetime64("NaT"), "NaN", r"\N", "NA", "N/A"):
+    for absent in (None, "", "-", float("nan"), pd.NaT, pd.NA, np.datetime64("NaT", "s"), "NaN", r"\N", "NA", "N/A"):
         nothing = dict.fromkeys(("url", "fetch_time", "fetch_status", "content_digest"), absent)
         assert capture_of(ROW | nothing) == Capture(meant.filename, 5, 7)
         with pytest.raises(BadRecord, match="is not the path of an archive"):

@@ -276,3 +276,4 @@ def _become(words: list[str], environment: dict[str, str], folder: str, streams:
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as given:
         main(given, int(sys.argv[2]))
+    gc.unfreeze()  # see tests/conftest.py
