@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.crawls import CDX, COLUMNAR, has_columnar_index, no_columnar_index, suggest_crawl
 from catalogue.commoncrawl.datasets import (
@@ -24,13 +25,15 @@ from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_ranges
 from catalogue.parquet.footer import decode_footer
 from catalogue.progress import Progress, Report
-from catalogue.session import Session
 from catalogue.source.parallel import RequestThreads, map_as_completed
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile, marker
 from catalogue.store.stored_lists import listed_crawls, listed_files, note_requested, stored_paths, stored_response
 from catalogue.tables.make_table import FooterRows
+
+if TYPE_CHECKING:
+    from catalogue.session import Session
 
 VALUES = "values"
 _BATCH_FILES, _BATCH_BYTES, _BATCH_SECONDS = 200, 3 << 20, 5.0
@@ -75,7 +78,7 @@ class Harvested(ReprMixin):
 
 
 def harvest(
-    session: Session,
+    session: "Session",
     crawl: str,
     subsets: Iterable[str],
     *,
@@ -124,7 +127,7 @@ def harvest(
 class _Run:
     """Stores in batches what is fetched."""
 
-    session: Session
+    session: "Session"
     outcome: Harvested
     fetcher: FooterFetcher
     decoded: dict[str, FooterRows]
@@ -200,7 +203,7 @@ def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str
     return found
 
 
-def fetch_manifest(session: Session, crawl: str, *, refresh: bool) -> list[IndexFile]:
+def fetch_manifest(session: "Session", crawl: str, *, refresh: bool) -> list[IndexFile]:
     """Return the files of a crawl of Common Crawl's index; the manifest is fetched once, or to ``refresh`` it."""
     path, store, source = manifest_path(crawl), session.store, session.source
     stored = store.undamaged("documents", path)
@@ -221,7 +224,7 @@ def fetch_manifest(session: Session, crawl: str, *, refresh: bool) -> list[Index
     return files
 
 
-def resolve_manifest_paths(session: Session, words: Iterable[str]) -> list[str]:
+def resolve_manifest_paths(session: "Session", words: Iterable[str]) -> list[str]:
     """Store manifests that are named by path among words for crawls, and return the words with their crawls instead."""
     resolved = []
     for word in words:
@@ -239,7 +242,7 @@ def resolve_manifest_paths(session: Session, words: Iterable[str]) -> list[str]:
     return resolved
 
 
-def fetch_path_list(session: Session, *, refresh: bool) -> None:
+def fetch_path_list(session: "Session", *, refresh: bool) -> None:
     """Store the list of the files of a dataset other than Common Crawl's index, if it has one that is not stored."""
     store, manifest = session.create_store(), session.dataset.manifest
     if manifest and (refresh or not (store.undamaged("documents", manifest) and listed_files(store, session.dataset))):

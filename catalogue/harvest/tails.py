@@ -5,19 +5,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.errors import FormatError
 from catalogue.parquet.footer import USUAL_TAIL, decode_footer, examine_footer, footer_length
 from catalogue.parquet.model import TRAILER, Footer, RowGroup
 from catalogue.parquet.page_index import Indexes, cut_indexes, has_damage
-from catalogue.session import Session
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import get_tail
 from catalogue.store.database import encode_indexes
 from catalogue.store.stored_file import StoredFile, encode, version_of
 from catalogue.store.stored_lists import stored_response
 from catalogue.tables.make_table import FooterRows, rows_of_footer
+
+if TYPE_CHECKING:
+    from catalogue.session import Session
 
 FIRST_TAIL_WITH_PAGES = 1 << 20
 """Bytes of the first tails with page indexes: about 0.9 MB for 11 row groups of 30 columns, and the footer."""
@@ -66,7 +69,7 @@ class FooterFetcher:
     """
 
     def __init__(
-        self, session: Session, stored: Sequence[str], known: Mapping[str, StoredFile], *, pages: bool
+        self, session: "Session", stored: Sequence[str], known: Mapping[str, StoredFile], *, pages: bool
     ) -> None:
         """Learn the length of tails from ``stored`` files; of the files in ``known`` only page indexes are missing."""
         self._source, self._dataset = session.source, session.dataset
