@@ -190,7 +190,7 @@ def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path,
         with pytest.raises(QueryError, match=message):
             columnar.captures("example.com", **{"index": "cdx", **words})
     found = columnar.captures("example.com", index="cdx", subsets="all")
-    with pytest.raises(QueryError, match="needs the columnar index of all crawls"):
+    with pytest.raises(QueryError, match="index='columnar', which names crawls to harvest"):
         columnar.sample(found, 3)
     with pytest.raises(QueryError, match="use index='columnar'"):
         found.plot()
