@@ -120,7 +120,7 @@ def test_bounds_are_not_cut_without_the_key_column() -> None:
     assert [{*stored.offset_indexes} for stored in cut.values()] == [{KEY, PLAIN, FEW}]
 
 
-def test_damaged_indexes_of_the_store_are_refused_or_consistent() -> None:
+def test_damaged_indexes_of_the_store() -> None:
     located = {name: part(name).offset_index for name in (KEY, PLAIN, FEW)}
     packed, rng = Indexes(part(KEY).column_index, located, Bounds(b"a", b"b")).pack(), Random(5)
     head, refused = packed.index(b"\n") + 1, 0

@@ -89,16 +89,14 @@ def picked(
     return file
 
 
-def check_selections(
-    compared: Counter[str], data: bytes, footer: Footer, chunk: ColumnChunk, values: pa.Array, **options: Any
-) -> None:
+def check_selections(compared: Counter[str], data: bytes, footer: Footer, chunk: ColumnChunk, values: pa.Array) -> None:
     index, coded = located(data, chunk, len(values)), chunk.dictionary_coded
     for page in range(len(index)):
         needed = page_header(data, index.offsets[page]).needs_dictionary
         assert coded is None or needed == (page < coded)
     for pages in selections(len(index)):
         dictionary = chunk.range.start < index.offsets[0] and (coded is None or pages[0] < coded)
-        found = read(picked(data, footer, chunk, index, pages, dictionary=dictionary), **options)
+        found = read(picked(data, footer, chunk, index, pages, dictionary=dictionary))
         assert found.type == values.type
         runs = [index.rows(range(page, page + 1)) for page in pages]
         expected = pa.chunked_array([values.slice(run.start, len(run)) for run in runs], values.type)
@@ -108,14 +106,14 @@ def check_selections(
         compared["without the dictionary of their chunk"] += not dictionary and chunk.range.start < index.offsets[0]
 
 
-def check_pages_of(data: bytes, row_groups: slice = slice(None), /, **options: Any) -> Counter[str]:
+def check_pages_of(data: bytes, row_groups: slice = slice(None)) -> Counter[str]:
     """Compare every choice of pages of every chunk of a file, or of some of its row groups."""
     compared, footer = Counter[str](), read_footer(data)
-    whole = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, **options)
+    whole = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
     for group in footer.row_groups[row_groups]:
         expected = whole.read_row_group(group.ordinal, use_threads=False)
         for name, chunk in group.chunks.items():
-            check_selections(compared, data, footer, chunk, expected[name].combine_chunks(), **options)
+            check_selections(compared, data, footer, chunk, expected[name].combine_chunks())
     return compared
 
 
@@ -192,25 +190,6 @@ def test_every_encoding(wide: pa.Table, encoding: str, codec: str, page: str) ->
     assert check_file(data) == 2 * table.num_columns
     compared = check_pages_of(data)
     assert compared["in all"] > 16 * table.num_columns
-
-
-@pytest.mark.parametrize("unit", [None, "ms"])
-@pytest.mark.parametrize("codec", ["gzip", "none"])
-def test_times_of_twelve_bytes(wide: pa.Table, codec: str, unit: str | None) -> None:
-    names = [name for name in wide.column_names if name.startswith("ms_")]
-    data = paged(wide.select(names), use_deprecated_int96_timestamps=True, compression=codec)
-    footer, options = read_footer(data), {"coerce_int96_timestamp_unit": unit}
-    whole = pq.ParquetFile(pa.BufferReader(data), **options)
-    for group in footer.row_groups:
-        for name, chunk in group.chunks.items():
-            assert chunk.column.physical_type == "INT96"
-            found = read(spliced(data, footer, chunk, group.num_rows), **options)
-            assert found.equals(whole.read_row_group(group.ordinal, [name])[name])
-            if unit:
-                original = wide[name].slice(ROWS * 3 // 5 * group.ordinal, group.num_rows)
-                assert found.cast(pa.int64()).equals(original.cast(pa.int64()))
-    compared = check_pages_of(data, **options)
-    assert compared["in all"] > 21 * len(names)
 
 
 @in_soak

@@ -59,9 +59,9 @@ def spliced(data: bytes, footer: Footer, chunk: ColumnChunk, num_rows: int) -> b
     return file
 
 
-def read(file: bytes, **options: Any) -> pa.ChunkedArray:
+def read(file: bytes) -> pa.ChunkedArray:
     """The one column of a spliced file, as ``catalogue.reader`` reads it."""
-    parsed = pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True, pre_buffer=False, **options)
+    parsed = pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True, pre_buffer=False)
     assert parsed.metadata.num_row_groups == parsed.metadata.num_columns == 1
     table = parsed.read(use_threads=False)
     table.validate(full=True)
