@@ -8,7 +8,7 @@ from shutil import copytree
 import pytest
 
 import catalogue
-from catalogue.commoncrawl.crawls import check_crawl_name, closest_crawl, select_crawls, select_subsets
+from catalogue.commoncrawl.crawls import check_crawl_name, select_crawls, select_subsets
 from catalogue.demo import Miniature
 from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
 from catalogue.query.filters import languages, media_types
@@ -22,20 +22,6 @@ from tests.support.commands import Command
 from tests.support.miniatures import OLD
 
 KNOWN = ["CC-MAIN-2022-21", "CC-MAIN-2022-05", "CC-MAIN-2021-49", "CC-MAIN-2018-05", "CC-MAIN-2012"]
-
-
-@pytest.mark.parametrize(
-    ("text", "like"),
-    [
-        *(("CC-MAIN-2022-5", "CC-MAIN-2022-05"), ("cc-main-2022-05", "CC-MAIN-2022-05")),
-        *(("2022-05", "CC-MAIN-2022-05"), ("202205", "CC-MAIN-2022-05"), ("CC-MAIN-2022-05-index", "CC-MAIN-2022-05")),
-        *(("CC-MAIN-2022-06", "CC-MAIN-2022-05"), ("CC-MAIN-2021-52", "CC-MAIN-2021-49")),
-        *(("CC-MAIN-2022-01", "CC-MAIN-2022-05"), ("CC-MAIN-2016-01", None), ("CC-MAIN-2022-05", None)),
-        *(("2021", "CC-MAIN-2021-49"), ("latst", "latest"), ("ALL", "all"), ("", None), ("nonsense", None)),
-    ],
-)
-def test_suggests_crawls(text: str, like: str | None) -> None:
-    assert closest_crawl(text, KNOWN) == like
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 import catalogue
 from catalogue.commoncrawl.crawls import COLLINFO, newest_first
 from catalogue.commoncrawl.datasets import manifest_path
-from catalogue.errors import BadManifest, IncompleteAnswer, NotHarvested, SourceError, UnknownCrawl
+from catalogue.errors import BadManifest, IncompleteAnswer, NotHarvested, UnknownCrawl
 from catalogue.harvest.harvest import resolve_manifest_paths
 from catalogue.selection import MAX_PROBES, fetch_crawl_list
 from catalogue.settings import STORE_NAME, Settings
@@ -129,14 +129,6 @@ def test_finds_newer_crawls_by_their_manifests_while_the_list_is_not_reachable(
     if done.complete:  # it is stored, for a day
         again = fetch_crawl_list(store, lists)
         assert ([*again.crawls], again.warning) == ([*names, *stored], None)
-
-
-def test_without_list_and_manifests_it_is_an_error(store: Store, opened: Callable[[str], PoliteSource]) -> None:
-    with FaultServer({}) as server:
-        source = opened(server.url)
-        with pytest.raises(SourceError, match="collinfo"):
-            fetch_crawl_list(store, source, lambda: source, now=NOW)
-        assert len(server.log) == 1 + MAX_PROBES
 
 
 def test_harvests_a_crawl_by_the_path_of_its_manifest(store: Store, opened: Callable[[str], PoliteSource]) -> None:
