@@ -45,8 +45,8 @@ class Captures(ReprMixin):
     _distinct: Distinct | None = None
     _counts: bool = False
     """Whether only the number of captures is requested."""
-    _agree: Callable[[ReadPlan], None] = field(default=lambda _: None)
-    _meter: Callable[[], None] = field(default=lambda: None)
+    _agree: Callable[[ReadPlan], None] = field(default_factory=lambda: lambda _: None)
+    _meter: Callable[[], None] = field(default_factory=lambda: lambda: None)
     _uncounted: Counter[str] = field(default_factory=Counter, init=False)
     """Rows that the plan counted by an invalid index, and that were read instead."""
     _plan: ReadPlan | None = field(default=None, init=False)
