@@ -17,31 +17,36 @@ X_USER_DEFINED = "x-user-defined"
 
 _INVALID = "\ufffd"
 _ISO_2022_JP, _REPLACEMENT = "iso-2022-jp", "replacement"
+_SAME_DECODER = {"gbk": "gb18030"}
 _LEAD_BYTES = {
     "big5": range(0x81, 0xFF),
     "euc-jp": [0x8E, 0x8F, *range(0xA1, 0xFF)],
     "euc-kr": range(0x81, 0xFF),
     "gb18030": range(0x81, 0xFF),
+    "gbk": range(0x81, 0xFF),
     "shift_jis": [*range(0x81, 0xA0), *range(0xE0, 0xFD)],
 }
-_SINGLE_BYTES = {"gb18030": {0x80: "€"}, "windows-1255": {0xCA: "\u05ba"}}
+_SINGLE_BYTES = {"gb18030": {0x80: "€"}, "gbk": {0x80: "€"}, "windows-1255": {0xCA: "\u05ba"}}
 """Bytes that the standard maps and Python's codec rejects."""
+_GB_2005 = dict(
+    zip(
+        [0xE5E5, *range(0xE78D, 0xE797), 0xE7C7, 0xE81E, 0xE826, 0xE82B, 0xE82C, 0xE832, 0xE843, 0xE854, 0xE864],
+        [0x3000, 0xFE10, 0xFE12, 0xFE11, *range(0xFE13, 0xFE1A), 0x1E3F, *range(0x9FB4, 0x9FBC)],
+        strict=True,
+    )
+)
 _CHARACTERS = {
     "big5": str.maketrans(
         "\u2022\uff64\u203e\u223c\u2641\u2609¥¢£", "\u2027\ufe51\u00af\uff5e\u2295\u2299\uffe5\uffe0\uffe1"
     ),
     "euc-jp": str.maketrans("\u301c\u2016\u2212¢£¬", "\uff5e\u2225\uff0d\uffe0\uffe1\uffe2"),
-    "gb18030": dict(
-        zip(
-            [0xE5E5, *range(0xE78D, 0xE797), 0xE7C7, 0xE81E, 0xE826, 0xE82B, 0xE82C, 0xE832, 0xE843, 0xE854, 0xE864],
-            [0x3000, 0xFE10, 0xFE12, 0xFE11, *range(0xFE13, 0xFE1A), 0x1E3F, *range(0x9FB4, 0x9FBC)],
-            strict=True,
-        )
-    ),
+    "gb18030": _GB_2005,
+    "gbk": _GB_2005,
     "koi8-u": str.maketrans("\u255d\u256c", "\u045e\u040e"),
     "shift_jis": dict.fromkeys(range(0xF8F0, 0xF8F4), _INVALID),
 }
 """Characters that Python's codec returns instead of those of the standard."""
+_GB = {"gb18030", "gbk"}
 _FOUR_BYTES = re.compile(rb"[0-9](?:([\x81-\xfe][0-9])|[\x81-\xfe]?\Z)")
 """The group after the first of four bytes is None at the end of the data."""
 _BIG5_PICTURES = {(0xA3, 0xC0 + number): chr(0x2400 + number) for number in range(32)} | {(0xA3, 0xE0): "\u2421"}
@@ -93,8 +98,7 @@ def decode(data: bytes, charset: str) -> str:
         return _INVALID if data else ""
     if charset == _ISO_2022_JP:
         return "".join(_iso_2022_jp(data))
-    charset = "gb18030" if charset == "gbk" else charset  # which only encoders distinguish
-    codec = webencodings.lookup(charset).codec_info
+    codec = webencodings.lookup(_SAME_DECODER.get(charset, charset)).codec_info
     text: str = codec.decode(data, _handler_name(charset))[0]
     return text.translate(_CHARACTERS[charset]) if charset in _CHARACTERS else text
 
@@ -155,8 +159,7 @@ def _replace(charset: str, singles: Mapping[int, str], error: UnicodeError) -> t
     following = data[start + 1 : start + 4]
     if charset == "big5" and (added := _BIG5_ADDED.get((first, *following[:1]))):
         return added, start + 2
-    four = _FOUR_BYTES.match(following) if charset == "gb18030" else None
-    if four and (four[1] or start + 1 + four.end() == len(data)):
+    if charset in _GB and (four := _FOUR_BYTES.match(following)) and (four[1] or start + 1 + four.end() == len(data)):
         return _INVALID, start + 1 + four.end()
     if charset == "euc-jp" and len(following) > 1 and first == _JIS_X_0212 and following[0] in _TRAILS:
         return _INVALID, start + (2 if following[1] < _FIRST_NON_ASCII else 3)
