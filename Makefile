@@ -137,6 +137,7 @@ variants: $(NEXT)  ## Tests of what is compiled elsewhere as plain Python, with 
 	PYTHONPATH=$(abspath $(NEXT)) CATALOGUE_TEST_DUCKDB=$(NEXT_DUCKDB) CATALOGUE_TEST_EXAMPLES=5 \
 	  $(BIN)/python -m pytest -q --import-mode=append -p no:cacheprovider tests/test_variants.py \
 	  tests/metadata_db/test_metadata_db.py tests/query/test_where.py \
+	  $(addprefix tests/join/test_join_inputs.py::test_,reads_files texts_among_other_values_of_json) \
 	  $(addprefix tests/cli/test_sql_command.py::test_,prints_a_table_or_json writes_every_format binds_parameters shell_lists_only_public_views) \
 	  $(addprefix tests/surt/,$(addsuffix .py,test_macros test_surt test_surt_pattern)) \
 	  $(addprefix tests/parquet/,$(addsuffix .py,test_footer_bounds test_thrift test_page_headers test_page_index))

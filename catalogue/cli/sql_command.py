@@ -166,24 +166,31 @@ def _run_statements(connection: "duckdb.DuckDBPyConnection", text: str, given: M
     _bind(connection, text, statements, given)
     printed = False
     for each in statements:
-        connection.execute(each, {name: given[name] for name in each.named_parameters})
-        if {kind.name for kind in each.expected_result_type} != {"NOTHING"}:
+        values = {name: given[name] for name in each.named_parameters}
+        has_result = {kind.name for kind in each.expected_result_type} != {"NOTHING"}
+        if has_result and format_ == "parquet":
+            _write_parquet(connection.sql(each, params=values))  # DuckDB 2 copies the rows of execute()
+            return
+        connection.execute(each, values)
+        if has_result:
             if printed and format_ in {"table", "csv"}:
                 click.echo()
             _print(connection, format_)
             printed = True
 
 
+def _write_parquet(answer: "duckdb.DuckDBPyRelation | None") -> None:
+    from catalogue.cli.row_writer import write
+
+    if answer is not None:  # as of some statements of DuckDB 1
+        batches = answer.to_arrow_reader(_AT_ONCE)
+        write(batches, batches.schema, "parquet", None)
+
+
 def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
     given = [column[0] for column in answer.description or ()]
     # Repeated names are numbered, because keys of a JSON object must differ.
     names = [name if name not in given[:at] else f"{name}_{given[:at].count(name)}" for at, name in enumerate(given)]
-    if format_ == "parquet":
-        from catalogue.cli.row_writer import write
-
-        batches = answer.to_arrow_reader(_AT_ONCE)
-        write(batches, batches.schema, format_, None)
-        return
     if format_ == "table" and given == ["explain_key", "explain_value"]:
         for _, plan in answer.fetchall():
             click.echo(printable_lines(plan.rstrip()))

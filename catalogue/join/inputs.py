@@ -210,14 +210,16 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
 
             with _errors(path, duckdb.Error):
                 connection = stack.enter_context(duckdb.connect())
-                reader = connection.execute(f"FROM {function}").to_arrow_reader(_BATCH)
-                kinds = {name: str(kind) for name, kind, *_ in connection.description or ()}
+                found = connection.sql(f"FROM {function}")  # DuckDB 2 copies the rows of execute()
+                reader = found.to_arrow_reader(_BATCH)
+                kinds = dict(zip(found.columns, map(str, found.types), strict=True))
             column = _column(reader.schema, on, str(path))
             if kinds[column] == "JSON":  # where it has texts and other values, so that texts are in quotes
                 name = '"' + column.replace('"', '""') + '"'
                 with _errors(path, duckdb.Error):
                     query = f"SELECT * REPLACE ({name} ->> '$' AS {name}) FROM {function}"
-                    reader = connection.execute(query).to_arrow_reader(_BATCH)
+                    reader.close()
+                    reader = connection.sql(query).to_arrow_reader(_BATCH)
             yield OpenInput(_guarded(path, reader, duckdb.Error), reader.schema, column, "row")
         else:
             if on is not None:

@@ -160,7 +160,8 @@ def _path(_: str) -> str:
 
 
 def _start(listener: socket.socket, preload: str) -> None:
-    remaining = {name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ}
+    names = ("PATH", "PYTHONPATH", "LANG", "COVERAGE_PROCESS_START")
+    remaining = {name: os.environ[name] for name in names if name in os.environ}
     owner = os.getppid() if "PYTEST_XDIST_TESTRUNUID" in os.environ else os.getpid()
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.warm", str(listener.fileno()), str(owner)],
