@@ -177,7 +177,6 @@ class ReprMixin:
         raise NotImplementedError
 
     def _rows(self) -> Iterable[tuple[str, str]]:
-        """Return details, each with its name."""
         return ()
 
     def _notes(self) -> Iterable[str]:

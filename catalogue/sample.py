@@ -173,7 +173,6 @@ class Sample(ReprMixin):
             warn(self.shortfall)
 
     def _round(self, found: int, drawn: int) -> int:
-        """Return the rows of the next round, estimated from those that matched."""
         missing = self.size - found
         if not drawn:
             return missing

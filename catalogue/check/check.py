@@ -244,7 +244,6 @@ def _check_lists(session: Session, checked: Checked, crawls: set[str] | None, *,
 
 
 def _definition(key: str, session: Session) -> str:
-    """Return the command that repairs a value, or defines the dataset again."""
     if key not in {DATASET_DOCUMENT, PATHS_DOCUMENT}:
         return REPAIR
     files = "PATH..." if key == PATHS_DOCUMENT else "--manifest PATH"
@@ -367,7 +366,6 @@ def _crawl_of(table: str, key: str, dataset: Dataset) -> str | None:
 def _misplaced(
     table: str, key: str, version: object, dataset: Dataset | None, versions: Mapping[str, object]
 ) -> str | None:
-    """Return what is wrong with the key of a valid value."""
     if table in {"documents", "facts"} or dataset is None:
         return None
     place = row_group_of(key) if table == "indexes" else (key, 0)

@@ -323,7 +323,6 @@ def run() -> int:
 
 
 def _status_of(error: Exception) -> int:
-    """Print the message of an error and return the exit status."""
     if isinstance(error, click.ClickException):
         return _usage_error(error)
     if isinstance(error, BrokenPipeError):

@@ -97,7 +97,6 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
 
 
 def _is_stdout(path: Path) -> bool:
-    """Return whether a path is another name of standard output, such as /dev/stdout."""
     try:
         return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
     except OSError:

@@ -188,7 +188,6 @@ class _Run:
 
 
 def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str]) -> dict[str, StoredFile]:
-    """Return the stored files whose page indexes are not stored."""
     keys = store.keys("indexes", "" if crawl == table.name else f"crawl={crawl}/")
     known = {of[0] for key in keys if (of := row_group_of(key))}
     found = {}

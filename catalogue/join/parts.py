@@ -125,7 +125,6 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _collected(collect: Callable[[pa.Table], pa.Table], found: Iterable[pa.Table]) -> list[pa.Table]:
-    """Merge collected tables to one; return none without any."""
     some: list[pa.Table] = []
     for table in filter(len, found):
         some.append(table)

@@ -319,7 +319,6 @@ def _lookup_writer(folder: Path, sizes: Sizes, *, ordered: bool, compress: bool)
 
 
 def _lookups(firsts: pa.Array, others: pa.Array, of: np.ndarray, *, single: bool, wide: bool) -> pa.RecordBatch:
-    """Make intervals; ``single`` if each is one key."""
     if single:
         columns = [firsts, pa.nulls(len(firsts), pa.binary()), positions(of)]
         return pa.RecordBatch.from_arrays(columns, schema=LOOKUPS)

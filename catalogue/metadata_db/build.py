@@ -222,11 +222,6 @@ def _page_rows(store: Store, key: str, file: "FileMetadata") -> Iterator[dict[st
 
 
 def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes | None) -> dict[str, Any]:
-    """Return the values of pages by column.
-
-    Raises:
-        BadPageIndex: if an index is invalid.
-    """
     offsets = decode_offset_index(located, key, num_rows)
     index = decode_column_index(column_index, key, offsets) if column_index else None
     bounds = index.bounds if index else [None] * len(offsets)

@@ -30,7 +30,6 @@ _LAYOUT = "16"
 
 @cache
 def _layout() -> str:
-    """Return ``_LAYOUT`` with a digest of the statements of tables, views and macros."""
     sql = [path.read_text(encoding="utf-8") for path in sorted((queries_folder() / "views").glob("*.sql"))]
     sql += [macro.statement for macro in MACROS]
     return f"{_LAYOUT} {blake2b(''.join(sql).encode(), digest_size=8).hexdigest()}"

@@ -268,5 +268,4 @@ def _rows_of(batches: "Iterable[pa.RecordBatch]") -> Iterator[object]:
 
 
 def _answer(captures: object) -> "Captures | Sample | None":
-    """Return captures or a sample, which have a plan; None for tables and rows."""
     return cast("Captures | Sample", captures) if hasattr(type(captures), "plan") else None

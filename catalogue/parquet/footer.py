@@ -295,7 +295,6 @@ def _leaves(
 
 
 def _known(value: object) -> int | None:
-    """Treat anything but a number as missing, like pyarrow."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

@@ -114,7 +114,6 @@ def _page_header(reader: Reader, start: int) -> PageHeader:
 
 
 def _details(reader: Reader, last: int) -> list[int]:
-    """Decode the integers at the start of a struct, by number."""
     found = _NO_DETAILS.copy()
     number = 0
     while reader.next_field(number):

@@ -111,7 +111,6 @@ def _plain(kind: str, values: Sequence[Any]) -> bytes:
 
 
 def _bits(flags: Sequence[bool]) -> bytes:
-    """Return a bit for each flag, the lowest one first."""
     number = sum(1 << place for place, flag in enumerate(flags) if flag)
     return number.to_bytes((len(flags) + 7) // 8, "little")
 

@@ -209,7 +209,6 @@ class ColumnarIndex:
         return answer
 
     def _cut(self, request: PlannedRequest, answer: Response) -> dict[int, Indexes]:
-        """Return the page indexes or dictionary pages of a response, by row group."""
         footer = self._files[request.path].footer
         return cut_dictionaries(request, answer.body) or cut_indexes(
             footer, self.page_indexes.dataset.key, answer.body, request.range.start

@@ -92,7 +92,6 @@ def plan_second_wave(
 
 
 def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool) -> tuple[list[Choice], int, list[str]]:
-    """Return ordered choices, the rows that a count knows, and sentences about invalid indexes."""
     by_file: list[list[Choice]] = []
     counted = 0
     defects = []
@@ -256,7 +255,6 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
 def _cheapest(
     choice: Choice, reads: tuple[ColumnRead, ...], query: ResolvedQuery, likely: float, selected: float, cost: Cost
 ) -> tuple[tuple[ColumnRead, ...], float]:
-    """Return the columns with their wave, and the price in seconds if it matters."""
     key, decide = query.table.key, {*query.deciding_columns}
     shares = [({key}, 1.0), (decide, selected)]
     others = tuple(read for read in reads if read.chunk.column.name in decide - {key})

@@ -211,7 +211,6 @@ def _drawn(choice: Choice) -> Choice:
 def _offset_indexes(
     indexes: Indexes, chunks: Sequence[ColumnChunk], num_rows: int
 ) -> tuple[dict[str, OffsetIndex], str]:
-    """Return the valid ones by column, and the defect of an invalid one."""
     found, defect = {}, ""
     for chunk in chunks:
         if data := indexes.offset_indexes.get(chunk.column.name):

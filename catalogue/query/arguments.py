@@ -141,7 +141,6 @@ def _kinds(annotation: str) -> tuple[str, ...]:
 
 
 def _value(name: str, given: Any, kinds: Mapping[str, tuple[str, ...]]) -> Any:  # noqa: ANN401 - any argument
-    """Check an argument; numbers of numpy become those of Python."""
     allowed = kinds.get(name)
     if not allowed:
         return given

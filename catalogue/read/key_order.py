@@ -243,7 +243,6 @@ class WaitingRows:
                 self._bytes += rest.rows.nbytes
 
     def _by_key(self, *tables: pa.Table) -> Ascending:
-        """Sort the rows of tables by key alone; all have keys."""
         rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
         keys = self._keys_of(rows)
         if pc.all(pc.less(keys[:-1], keys[1:]), min_count=0).as_py():

@@ -189,7 +189,6 @@ class Workers:
 
 
 def _place(part: ReadPlan) -> tuple[object, bytes]:
-    """Return the section of a part, and a lower bound of its keys."""
     (section,) = sections(part)
     leasts = [group.least for file in section.files for group in file.row_groups]
     return (section.crawl, section.subsets), min(leasts + [each.intervals[0].start for each in section.blocks])

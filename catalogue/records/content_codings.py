@@ -199,7 +199,6 @@ def _brotli_and_rest(data: bytes) -> Decoded:
 
 
 def _accepted(data: bytes) -> int:
-    """Return the place of the piece that the decoder rejects."""
     decoder, place = brotli.Decompressor(), 0
     with suppress(brotli.error):
         for place in range(0, len(data), _ACCEPTED_AT_ONCE):

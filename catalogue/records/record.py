@@ -297,7 +297,6 @@ def _check(record: Record, block: memoryview | None) -> None:
 
 
 def _has_digest(content: bytes | memoryview, digest: str) -> bool:
-    """Return whether content has a digest; unknown algorithms and values are accepted."""
     name, _, value = digest.rpartition(":")
     written = value.strip().rstrip("=")
     expected = written.lower()

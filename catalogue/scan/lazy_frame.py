@@ -112,7 +112,6 @@ class _Source:
             yield from batches
 
     def _narrowed(self, query: Query, pushed: Pushdown) -> Query | None:
-        """Skip rows for which the predicate is not true; return None if there are no others."""
         first, end = time_bounds(query.from_, query.to)
         first = max((each for each in (first, pushed.from_ms) if each is not None), default=None)
         last = min(

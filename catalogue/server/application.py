@@ -119,7 +119,6 @@ def server_of(
 
 
 def _names_of_routes() -> dict[object, str]:
-    """Return names by path, and by endpoint for paths with parameters."""
     names: dict[object, str] = {path: path for path in monitoring.COUNTED}
     names[json_api.no_such_path] = json_api.OTHER_PATHS
     for route in _ROUTES:

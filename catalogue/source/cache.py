@@ -121,7 +121,6 @@ class RangeCache:
         return sum(size for _, size, _ in self._measure())
 
     def _measure(self) -> Iterator[tuple[int, int, str]]:
-        """Yield time of last use in nanoseconds, size and path."""
         for version in _list(self.folder, _VERSION.fullmatch, folders=True):
             for file in _list(Path(version.path), lambda name: _parse(name) or _TEMPORARY.fullmatch(name)):
                 with suppress(OSError):  # another process has removed it
@@ -241,7 +240,6 @@ def _parse(name: str) -> ByteRange | None:
 
 
 def _list(folder: Path, is_valid: Callable[[str], object], *, folders: bool = False) -> list[os.DirEntry[str]]:
-    """List files or folders with valid names, without following links."""
     kind = os.DirEntry.is_dir if folders else os.DirEntry.is_file
     with suppress(OSError):
         if folders or not folder.is_symlink():  # the user may have made the cache folder a link

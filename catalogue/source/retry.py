@@ -197,7 +197,6 @@ class PoliteSource:
             self._honoured_ranges |= requested is not None
 
     def _acquire(self, until: float) -> float:
-        """Wait until a request may be made, and count it."""
         self._check_available()
         seconds = self._throttled_until - self.limiter.clock.now()
         if seconds > 0:
