@@ -122,7 +122,7 @@ class CdxIndex:
             return
         assert search is not None  # noqa: S101 - everything needed of it is known
         gap = self._cost.max_gap if isinstance(search, StoredList) else 0
-        runs: list[tuple[int, int]] = []
+        runs: list[tuple[int, int, BlockList | None]] = []  # intervals, and the part of the list for a single one
         last = (0, -1, 0)  # number, shard and end of the last block
         at = 0
         while at < len(intervals):
@@ -138,13 +138,14 @@ class CdxIndex:
                 number, shard, end = last
                 is_near = found.shard(blocks[0]) == shard and found.extent(blocks[0]).start - end <= gap
                 is_joined = runs and (is_near or found.number(blocks[0]) <= number + 1)
-                runs.append((runs.pop()[0] if is_joined else at, after))
+                first = runs.pop()[0] if is_joined else at
+                runs.append((first, after, found if after == first + 1 else None))
                 last = max(last, (found.number(blocks[-1]), found.shard(blocks[-1]), found.extent(blocks[-1]).end))
             at = after
-        for start, stop in runs:
+        for start, stop, part in runs:
             some = intervals.part(start, stop)
             hull = KeyInterval(some[0].start, some[-1].end)
-            found = search.find(hull)
+            found = search.find(hull) if part is None else part
             yield self._reads(found, found.reads(found.blocks_for(hull)), some)
 
     def _reads(self, blocks: BlockList, reads: Sequence[BlockRead], intervals: KeyIntervals) -> PlannedBlocks:
