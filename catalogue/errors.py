@@ -296,7 +296,7 @@ class UnplannedRead(CatalogueError):
 
 
 class IncompleteAnswer(UserWarning):
-    """The result may be incomplete: files that may match are not stored, or old crawls lack a column of a condition."""
+    """The result may be incomplete: files are not stored, or old crawls do not have a column of a condition."""
 
 
 def warn(message: str, kind: type[UserWarning] = IncompleteAnswer) -> None:

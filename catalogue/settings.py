@@ -201,7 +201,7 @@ class Settings:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether Common Crawl's server is asked without a contact."""
+        """Whether requests go to Common Crawl's server without a contact."""
         return self.source == DEFAULT_SOURCE and not self.contact
 
     @property

@@ -28,7 +28,7 @@ _NOUNS = {
 NOT_OF_QUERY = {"urls_files", "places", "harvest"}
 """Parameters of commands that are not of ``Query``."""
 _CRAWL = re.compile(r"(?:CC-MAIN-)?[0-9]{4}-[0-9]{2}|latest")
-"""Words for crawls, which are no host."""
+"""Words that select crawls, which users give as patterns by mistake."""
 _MARKS = frozenset("./:,*)")
 """Nearly every pattern has one of these characters."""
 

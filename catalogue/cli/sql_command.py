@@ -182,7 +182,7 @@ def _run_statements(connection: "duckdb.DuckDBPyConnection", text: str, given: M
 def _write_parquet(answer: "duckdb.DuckDBPyRelation | None") -> None:
     from catalogue.cli.row_writer import write
 
-    if answer is not None:  # as of some statements of DuckDB 1
+    if answer is not None:  # DuckDB 1 has no result of some statements
         batches = answer.to_arrow_reader(_AT_ONCE)
         write(batches, batches.schema, "parquet", None)
 

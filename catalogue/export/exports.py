@@ -104,7 +104,7 @@ def _stored_files(session: Session, crawls: CrawlWords) -> tuple[tuple[str, ...]
     if session.dataset != COMMON_CRAWL:
         raise QueryError(f"only Common Crawl's index can be exported, and this is {session.dataset.name}")
     shown, words = session.metadata(), several(crawls, "crawls")
-    requested = select_stored(session, words, shown.requested_crawls)  # of some, no file may be stored
+    requested = select_stored(session, words, shown.requested_crawls)  # some may have no stored file
     chosen = [each for each in requested if each in shown.crawls] or select_stored(session, words, shown.crawls)
     files_missing = tuple(each for crawl in sorted(requested) for each in shown.missing(crawl))
     with session.database() as connection:

@@ -110,7 +110,7 @@ def define(
         table = replace(table, path_columns=before.path_columns)
     store.delete("failures", store.keys("failures"))
     save_dataset(store, table, listing)
-    if listing:  # others would count as some of these
+    if listing:  # footers of other files would count as those of listed ones
         store.delete("files", {*store.keys("files")}.difference(listing))
     session.reload_dataset()
 
@@ -172,7 +172,7 @@ def harvest_crawls(
                 except UnknownCrawl as error:
                     if crawl in words:
                         raise
-                    # A list of crawls runs ahead of their index.
+                    # The list of crawls may have a crawl before its index is published.
                     outcomes.append(Harvested(Progress(crawl, 0, 0), failures={crawl: str(error)}, index=of_index))
                 except BaseException:
                     with suppress(CatalogueError):  # the first error is raised
@@ -260,7 +260,7 @@ def _cost_of_values(
 def _select(
     session: Session, crawls: CrawlWords | None, subsets: str | Iterable[str], *, refresh: bool
 ) -> tuple[list[str], list[str], tuple[str, ...], tuple[str, ...]]:
-    """Return the words, their crawls, newest first, the subsets to harvest, and what the list of crawls may lack."""
+    """Return the words, their crawls, newest first, the subsets, and why the list of crawls is incomplete."""
     session.check_writable()
     if session.dataset == COMMON_CRAWL:
         words = parse_crawl_words(several(() if crawls is None else crawls, "crawls"), known_crawls(session))

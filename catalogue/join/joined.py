@@ -65,7 +65,7 @@ class Joined(ReprMixin):
     other_urls: int = 0
     """Rows with captures of other URLs with the same key, since the URL of the list has none."""
     notes: tuple[str, ...] = ()
-    """Sentences about conditions on columns that old crawls lack."""
+    """Sentences about conditions on columns that old crawls do not have."""
 
     @property
     def complete(self) -> bool:

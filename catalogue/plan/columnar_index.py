@@ -181,7 +181,7 @@ class ColumnarIndex:
 
         Raises:
             SourceError: if a request fails.
-            StoreError: if they must be stored, and cannot.
+            StoreError: if they cannot be stored, and ``must_store`` is true.
         """
         if not (requests := self.key_indexes()):
             return

@@ -112,7 +112,7 @@ class ReadPlan(ReprMixin):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences about invalid page indexes, expensive reads, and conditions on columns that old crawls lack."""
+        """Sentences about invalid page indexes, expensive reads, and columns that old crawls do not have."""
         found = [sentence for each in self.crawls for sentence in each.defects]
         groups, bytes_ = self.unbounded
         if groups:

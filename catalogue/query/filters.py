@@ -139,7 +139,7 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _span(text: str, *, clamp: bool) -> tuple[int, int]:
-    """Return the first millisecond that a text means, and the end, exclusive."""
+    """Return the first millisecond of a time given as text, and the end, exclusive."""
     try:
         digits, offset = text, 0
         if not (text.isascii() and text.isdecimal()):

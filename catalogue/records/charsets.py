@@ -104,7 +104,7 @@ def decode(data: bytes, charset: str) -> str:
 
 
 def encode(text: str, charset: str) -> bytes:
-    """Encode a part of a query as forms and links do; a character that the charset lacks becomes an escaped number."""
+    """Encode a part of a query as forms and links do; characters outside of the charset become escaped numbers."""
     if charset in {_REPLACEMENT, UTF_16_BE, UTF_16_LE}:
         charset = UTF_8
     if charset == UTF_8:
@@ -129,7 +129,7 @@ def _codes(charset: str) -> dict[str, bytes]:
 
 
 def _other_code(character: str, charset: str) -> bytes:
-    if charset == "gb18030":  # whose codec encodes everything
+    if charset == "gb18030":  # its codec encodes every character
         return character.encode(charset, "replace")
     return character.encode("ascii", "ignore") or b"%%26%%23%d%%3B" % ord(character)
 

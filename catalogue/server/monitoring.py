@@ -188,7 +188,7 @@ class Monitor:
 
     app: ASGIApp
     routes: Mapping[object, str]
-    """Names of ``COUNTED`` by path or endpoint."""
+    """Names in ``COUNTED`` by path or endpoint."""
     figures: Figures
     log: AccessLog | None
 

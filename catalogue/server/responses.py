@@ -86,7 +86,7 @@ def describe_error(request: Request, error: Exception) -> tuple[int, str, dict[s
     expensive, or a record that differs from the index. 409: files changed at the source.
     """
     headers: dict[str, str] = {}
-    # A store that was moved looks like one that never was there.
+    # Without this check, a store that was moved would be reported as not harvested.
     if isinstance(error, errors.StoreError | errors.NotHarvested) and (problem := service_of(request).problem()):
         service_of(request).notify(f"{request.url.path} failed: {problem}")
         headers["Retry-After"] = str(_RETRY_SECONDS)

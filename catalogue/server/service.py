@@ -70,7 +70,7 @@ class Service:
         others = [self._first.share() for _ in range(at_once - 1)]
         self._sessions = [self._first, *others]
         for each in self._sessions:
-            each.create_store(to_write=False)  # a session that opens it later would replace one that was moved
+            each.create_store(to_write=False)  # opened later, a new store would replace one that was moved
             self._free.put(each)
 
         opened = partial(Session, data, settings, notify=notify, clock=clock)

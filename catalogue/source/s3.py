@@ -138,7 +138,7 @@ async def _read(response: Any, request: Request) -> Response:  # noqa: ANN401 - 
     status, headers = meta["HTTPStatusCode"], meta["HTTPHeaders"]
     limit = request.max_length + 1 if request.is_expected(status, headers) else EXCERPT
     received = bytearray()
-    async with (body := response["Body"]):  # aiobotocore 2 enters another object
+    async with (body := response["Body"]):  # aiobotocore 2 would bind the response of aiohttp
         while len(received) < limit and (piece := await body.read(limit - len(received))):
             received += piece
     return request.read(status, headers, BytesIO(received).read)
