@@ -47,7 +47,7 @@ def test_commands_that_end_early_say_so_in_one_line(folder: Path) -> None:
 
 
 def test_damaged_files_are_refused_or_read_correctly(folder: Path) -> None:
-    verdicts: Any = mutations.run(150, 1, folder)["verdicts"]
+    verdicts: Any = mutations.run(750, 1, folder)["verdicts"]
     assert min(verdicts[what] for what in ("refused", "right", "right without an index")) > 5
 
 
