@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
+import pyarrow as pa
+
 from catalogue.cdx.cluster import BlockList, key_of, list_path, parse_blocks
 from catalogue.errors import BadCdx
 from catalogue.source.byte_ranges import ByteRange, FileVersion, without
@@ -22,6 +24,8 @@ class Fragment:
     """Offset of the first line in the file."""
     data: bytes
     """Complete lines."""
+    blocks: pa.RecordBatch
+    """The same lines; see ``cluster.COLUMNS``."""
 
     @property
     def end(self) -> int:
@@ -57,9 +61,9 @@ class KnownLines:
     """Parts of one version of a list, checked against each other."""
 
     def __init__(
-        self, crawl: str, version: FileVersion, fragments: Iterable[Fragment] = (), *, shards: int | None = None
+        self, crawl: str, version: FileVersion, parts: Iterable[tuple[int, bytes]] = (), *, shards: int | None = None
     ) -> None:
-        """Take parts of an earlier search; with ``shards``, the list must end with the last of them.
+        """Take parts of an earlier search, offsets and lines; with ``shards``, the list must end with the last of them.
 
         Raises:
             BadCdx: if they are not parts of one list.
@@ -68,8 +72,8 @@ class KnownLines:
         self.version = version
         self.shards = shards
         self._fragments: list[Fragment] = []
-        for fragment in fragments:
-            self.add(fragment.start, fragment.data)
+        for start, data in parts:
+            self.add(start, data)
 
     def __iter__(self) -> Iterator[Fragment]:
         """Yield the parts, ascending; touching ones are one."""
@@ -82,9 +86,9 @@ class KnownLines:
             BadCdx: if they are not lines of a list, or contradict the known lines around them.
         """
         size = self.version.size
-        parse_blocks(self.crawl, data, start=start, ends=start + len(data) == size, shards=self.shards)
+        parsed = parse_blocks(self.crawl, data, start=start, ends=start + len(data) == size, shards=self.shards)
         at = bisect_left(self._fragments, start, key=_start)
-        new = Fragment(start, data)
+        new = Fragment(start, data, parsed.columns)
         if at:
             self._check(self._fragments[at - 1], new)
         if at < len(self._fragments):
@@ -94,7 +98,8 @@ class KnownLines:
             if 0 <= left < len(self._fragments) - 1:
                 one, other = self._fragments[left : left + 2]
                 if one.end == other.start:
-                    self._fragments[left : left + 2] = [Fragment(one.start, one.data + other.data)]
+                    blocks = pa.concat_batches([one.blocks, other.blocks])
+                    self._fragments[left : left + 2] = [Fragment(one.start, one.data + other.data, blocks)]
 
     def add_part(self, start: int, body: bytes) -> bool:
         """Add the complete lines of an unknown part of the file; return whether there are any.
@@ -164,7 +169,9 @@ class KnownLines:
         first = fragment.data.rfind(b"\n", 0, max(0, start - fragment.start - 1)) + 1
         last = fragment.data.find(b"\n", end - fragment.start) + 1 if end < size else len(fragment.data)
         data = fragment.data[first:last]
-        return parse_blocks(self.crawl, data, start=fragment.start + first, ends=fragment.start + last == size)
+        at = parse_line(data[: data.find(b"\n")])[1] - fragment.blocks.column("number")[0].as_py()
+        blocks = fragment.blocks.slice(at, data.count(b"\n"))
+        return BlockList(self.crawl, blocks, fragment.start + first == 0, fragment.start + last == size)
 
 
 def parse_line(line: bytes) -> tuple[bytes, int]:

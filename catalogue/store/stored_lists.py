@@ -36,7 +36,7 @@ from catalogue.store.stored_file import StoredFile, marker
 
 if TYPE_CHECKING:
     from catalogue.cdx.block_file import StoredList
-    from catalogue.cdx.known_lines import Fragment, KnownLines
+    from catalogue.cdx.known_lines import KnownLines
 
 REQUESTED, VALUES = "requested/", "values/"
 """Prefixes of documents ``requested/CRAWL/SUBSET`` and ``values/CRAWL``, of which a harvest was requested."""
@@ -223,17 +223,15 @@ def stored_lines(store: Store, source: str, crawl: str) -> "KnownLines | None":
         if (stored := store.get("facts", SEARCHES + crawl)) and stored.source == source:
             end = stored.data.index(b"\n") + 1
             header = json.loads(stored.data[:end])
-            fragments = _cut(stored.data, end, header["parts"])
+            parts = _cut(stored.data, end, header["parts"])
             version = FileVersion(stored.size, stored.etag, header.get("origin"))
-            return KnownLines(crawl, version, fragments, shards=header["shards"])
+            return KnownLines(crawl, version, parts, shards=header["shards"])
     return None
 
 
-def _cut(data: bytes, at: int, parts: list[list[int]]) -> "Iterator[Fragment]":
-    from catalogue.cdx.known_lines import Fragment
-
+def _cut(data: bytes, at: int, parts: list[list[int]]) -> Iterator[tuple[int, bytes]]:
     for start, length in parts:
-        yield Fragment(start, data[at : at + length])
+        yield start, data[at : at + length]
         at += length
 
 

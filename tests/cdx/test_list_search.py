@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks.cluster import make_list, row_groups
 from catalogue.cdx.cluster import BlockList, parse_blocks
-from catalogue.cdx.known_lines import Fragment, KnownLines, first_not_below
+from catalogue.cdx.known_lines import KnownLines, first_not_below
 from catalogue.cdx.list_search import PROBE, USUAL, ClusterSearch, Predictor, predict_from
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import BadCdx, FileChanged
@@ -67,7 +67,7 @@ def test_later_searches_start_with_what_was_stored(listed: bytes, blocks: BlockL
         search = server.search()
         check(search, blocks, one)
         server.cost()
-        stored = [Fragment(fragment.start, fragment.data) for fragment in search.known]
+        stored = [(fragment.start, fragment.data) for fragment in search.known]
         again = server.search(KnownLines(CRAWL, search.known.version, stored))
         check(again, blocks, one)
         assert server.cost() == (0, 0)
@@ -325,7 +325,7 @@ def test_rejects_stored_lines_that_overlap(listed: bytes, fragments: list[tuple[
         KnownLines(
             CRAWL,
             FileVersion(len(listed), None),
-            [Fragment(starts[first], listed[starts[first] : starts[last]]) for first, last in fragments],
+            [(starts[first], listed[starts[first] : starts[last]]) for first, last in fragments],
         )
 
 
