@@ -134,8 +134,9 @@ def _answers(task: Task, ask: Ask) -> Iterator[Answer]:
 
 def digest(rows: Any) -> str:  # noqa: ANN401 - pyarrow has no types
     """Return a digest of captures that does not depend on their order."""
-    captures = rows if isinstance(rows, list) else rows.to_pylist()
-    names = [name for name in ("url", "warc_filename", "warc_record_offset") if captures and name in captures[0]]
+    here = [*(rows[0] if rows else ())] if isinstance(rows, list) else rows.column_names
+    names = [name for name in ("url", "warc_filename", "warc_record_offset") if name in here]
+    captures = rows if isinstance(rows, list) else rows.select(names).to_pylist()  # times would import pandas
     return sha256(
         "\n".join(sorted(" ".join(str(each[name]) for name in names) for each in captures)).encode()
     ).hexdigest()
