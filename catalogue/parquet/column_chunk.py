@@ -7,6 +7,7 @@ of the footer.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from catalogue.errors import BadFooter, Encrypted
@@ -19,7 +20,6 @@ from catalogue.parquet.model import (
     Column,
     ColumnChunk,
     Order,
-    agree,
     number,
 )
 from catalogue.parquet.thrift import BINARY, BOOLEAN_FALSE, I32, LIST, STRUCT, Reader, ThriftError
@@ -230,10 +230,10 @@ class ChunkContext:
         bounds, null_count = None, None
         if fields.statistics:
             bounds, null_count = self._conclusions(column, fields.statistics, numbers[_NUM_VALUES])
-        end = start + numbers[_COMPRESSED_SIZE]
+        end = start + numbers[_COMPRESSED_SIZE] + (_LEFT_OUT if _leaves_out_headers(self.created_by) else 0)
         return ColumnChunk(
             column=column,
-            range=ByteRange(start, min(end + _LEFT_OUT, self.data_end) if self._leaves_out_headers else end),
+            range=ByteRange(start, min(end, self.data_end)),
             codec=numbers[_CODEC],
             encodings=tuple(Reader(self.data, fields.encodings).integers()) if fields.encodings else (),
             num_values=numbers[_NUM_VALUES],
@@ -251,14 +251,6 @@ class ChunkContext:
             offset_index=self._index(numbers[_NUMBERS + _OFFSET_INDEX], numbers[_NUMBERS + _OFFSET_INDEX_LENGTH]),
         )
 
-    @property
-    def _leaves_out_headers(self) -> bool:
-        """Return whether sizes of column chunks lack the header of the dictionary page (PARQUET-816)."""
-        if not self.created_by.startswith(b"parquet-mr"):
-            return False
-        version = _PARQUET_MR.match(self.created_by)
-        return version is None or tuple(map(int, version.groups())) < (1, 2, 9)
-
     def _index(self, offset: int, length: int) -> ByteRange | None:
         """Treat an invalid page index as missing."""
         if offset < _FIRST_BYTE or not 0 < length <= self.data_end - offset:
@@ -269,7 +261,7 @@ class ChunkContext:
         """Return bounds and number of nulls by the statistics at an offset; None for both if they contradict."""
         texts, null_count, cut = _read_statistics(Reader(self.data, offset))
         has_bounds = any(text is not None for text in texts)
-        if not agree(null_count, num_values, optional=column.optional or not column.flat, has_bounds=has_bounds):
+        if not _agree(null_count, num_values, optional=column.optional or not column.flat, has_bounds=has_bounds):
             return None, None
         order = Order.UNSIGNED
         low, high = texts[_MIN_VALUE], texts[_MAX_VALUE]
@@ -286,6 +278,15 @@ class ChunkContext:
         if ascend is None:
             return None, null_count
         return (bounds, null_count) if ascend else (None, None)
+
+
+@lru_cache(16)
+def _leaves_out_headers(created_by: bytes) -> bool:
+    """Return whether sizes of column chunks do not include the header of the dictionary page (PARQUET-816)."""
+    if not created_by.startswith(b"parquet-mr"):
+        return False
+    version = _PARQUET_MR.match(created_by)
+    return version is None or tuple(map(int, version.groups())) < (1, 2, 9)
 
 
 def _read_statistics(reader: Reader) -> tuple[list[bytes | None], int | None, bool]:
@@ -331,6 +332,18 @@ class LazyChunks(Mapping[str, ColumnChunk]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
+
+
+def _agree(null_count: int | None, num_values: int, *, optional: bool, has_bounds: bool) -> bool:
+    """Return whether the statistics of a column chunk can be true together.
+
+    Writers have counted nulls once for each page, or more than there are values. Nothing follows from such statistics.
+    """
+    if null_count is None:
+        return True
+    if not 0 <= null_count <= num_values or (null_count and not optional):
+        return False
+    return not (has_bounds and null_count == num_values)
 
 
 def _ascend(physical_type: str, bounds: Bounds) -> bool | None:

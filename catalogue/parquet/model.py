@@ -179,18 +179,6 @@ def with_trailer(footer: bytes) -> bytes:
     return footer + len(footer).to_bytes(TRAILER - len(MAGIC), "little") + MAGIC
 
 
-def agree(null_count: int | None, num_values: int, *, optional: bool, has_bounds: bool) -> bool:
-    """Return whether the statistics of a column chunk or page can be true together.
-
-    Writers have counted nulls once for each page, or more than there are values. Nothing follows from such statistics.
-    """
-    if null_count is None:
-        return True
-    if not 0 <= null_count <= num_values or (null_count and not optional):
-        return False
-    return not (has_bounds and null_count == num_values)
-
-
 NESTED = "nested"
 _NULL = "null"
 

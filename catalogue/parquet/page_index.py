@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from catalogue.errors import BadPageIndex
-from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Footer, Order, agree
+from catalogue.parquet.model import DICTIONARY_ENCODINGS, Bounds, ColumnChunk, Footer, Order
 from catalogue.parquet.thrift import Reader, ThriftError, typed
 from catalogue.source.byte_ranges import ByteRange
 
@@ -301,8 +301,8 @@ def _doubtful_counts(
 ) -> Iterator[str]:
     for each, nulls, (first, after) in zip(bounds, null_counts, pairwise(pages.first_rows), strict=True):
         rows = after - first
-        is_possible = agree(nulls, rows, optional=chunk.column.optional, has_bounds=each is not None)
-        if not is_possible or (each is None and nulls < rows):
+        is_possible = nulls == rows if each is None else 0 <= nulls < rows
+        if not is_possible or (nulls and not chunk.column.optional):
             yield f"counts {nulls:,} nulls in a page of {rows:,} values, which contradicts its other values"
     if chunk.null_count not in {None, sum(null_counts)}:
         yield "has another number of nulls than the footer"
