@@ -1,4 +1,4 @@
-"""Where keys usually are in a list of blocks, for searches that know nothing of the list.
+"""Usual places of keys in a list of blocks, for searches that know nothing of the list.
 
 How pages divide among top-level domains changes little from crawl to crawl. The figures only choose where a search
 reads first.

@@ -49,7 +49,7 @@ _record_options = combine(
 
 @dataclass(frozen=True)
 class RecordOutput:
-    """Where records are written, and how."""
+    """The place and the form of the records that a command writes."""
 
     output: str | None
     """None to print the cost and fetch nothing; ``-`` for stdout."""

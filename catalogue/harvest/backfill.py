@@ -49,7 +49,7 @@ class Estimate:
     requests: int
     bytes: int
     seconds: float
-    """At the rate of the source."""
+    """The duration at the rate limit of the source."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from catalogue.surt.pattern import Match
 
 
 class Interface(Enum):
-    """Where queries are asked."""
+    """An interface for queries."""
 
     COMMAND_LINE = "command line"
     PYTHON = "Python"

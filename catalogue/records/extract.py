@@ -41,7 +41,7 @@ _EMPTY_ELEMENT = re.compile(
     r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)([A-Za-z][\w:.-]*+)"
     r"(/|[^<>]*+(?<=[\"'\s]/))>"
 )
-"""In XHTML; a parser of HTML would read what follows as its content."""
+"""An empty element of XHTML; a parser of HTML would read the text after it as its content."""
 _INVISIBLE = "script,style,noscript,template,svg,iframe,object,head,title"
 _AROUND_CONTENT = "nav,header,footer,aside,form,[role=navigation],[role=banner],[role=contentinfo]"
 _BLANK_LINES = re.compile(r"\s*\n\s*\n")

@@ -92,7 +92,7 @@ class Connections(ServerState):
         self.most = most
         self.refused = refused
         self.waiting: dict[Connection, float] = {}
-        """When each began to wait; the first one waits longest."""
+        """The times at which they began to wait; the first one waits longest."""
         self._head_seconds = head_seconds
 
     def close_late(self) -> None:

@@ -61,7 +61,7 @@ class ColumnValues:
     values: pa.StringArray
     """Ascending, and null at the end if some row groups may contain nulls."""
     row_groups: pa.ListArray
-    """For each value the numbers of its row groups in ``CrawlValues.places``."""
+    """The row groups of each value, as numbers in ``CrawlValues.places``."""
 
     def flags(self, count: int, values: np.ndarray | None = None) -> np.ndarray:
         """Return which of ``count`` row groups have one of the values, given by position; None for all."""
