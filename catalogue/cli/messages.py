@@ -80,7 +80,8 @@ def for_command_line(text: str) -> str:
 
 
 def echo(text: str, *, err: bool) -> None:
-    click.echo(wrapped(text) if (sys.stderr if err else sys.stdout).isatty() else text, err=err)
+    stream = sys.stderr if err else sys.stdout  # by itself, click would write past the stream of a progress bar
+    click.echo(wrapped(text) if stream.isatty() else text, stream)
 
 
 def wrapped(text: str) -> str:
