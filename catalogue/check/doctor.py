@@ -131,6 +131,7 @@ def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
             with Store(session.store_path, busy_seconds=1.0) as store:
                 stored = newest_first(manifests(store.keys("documents")))
     with ExitStack() as opened:
+        opened.enter_context(session.bars(""))
 
         def source(url: str) -> PoliteSource:
             found = opened.enter_context(closing(session.open_source(url, attempts=1, max_wait=_MAX_WAIT)))

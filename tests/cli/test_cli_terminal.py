@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
+from tests.support.faults import FaultServer
 
 
 def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str = "", **environment: str) -> str:
@@ -161,6 +162,14 @@ def test_harvest_shows_progress_on_a_terminal_and_wide_values_overflow(asking: C
     assert "━" not in "".join(left_on_screen(seen))
     wide = on_a_terminal(asking, "sql", "select if(i < 1400, 1, 1234567) as n from range(1500) t(i)").splitlines()
     assert (wide[1], wide[-1]) == ("-", "1,234,567")
+
+
+@in_soak
+@pytest.mark.parametrize("word", ["crawls", "doctor"])
+def test_shows_that_it_waits_for_a_slow_source(command: Command, mirror: Path, word: str) -> None:
+    with FaultServer(mirror, latency=1.0) as server:
+        seen = on_a_terminal(Command(command.data, server.url, command.home), word)
+    assert "waiting for the source" in seen
 
 
 @in_soak
