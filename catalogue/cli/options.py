@@ -215,7 +215,8 @@ def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder 
     if receipt is None:
         return None
     if answer is None:
-        raise QueryError("--receipt needs one output file, and does not work with --scheduler; name the file")
+        advice = "--save FILE" if "--save" in options_of_command() else "-o FILE, without --scheduler"
+        raise QueryError(f"--receipt needs one output file; add {advice}")
     if receipt.resolve() == answer.resolve():
         raise QueryError("--receipt and the answer need different files")
     check_folder(receipt)
