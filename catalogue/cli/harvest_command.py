@@ -11,6 +11,7 @@ from catalogue.cli.messages import is_new_tip, report_incomplete, warn
 from catalogue.cli.options import (
     Budget,
     OneOf,
+    complete_columns,
     complete_listed_crawls,
     complete_subsets,
     confirmed,
@@ -105,6 +106,7 @@ def _state(row: Mapping[str, Any]) -> str:
     "--values",
     multiple=True,
     metavar="COLUMN",
+    shell_complete=complete_columns,
     help="Also store the values that these columns have in each part of a file (row group), so that queries by them "
     "read only parts with matching values; all for media types, languages, charset, status and TLD; comma-separated or "
     "repeated.",
