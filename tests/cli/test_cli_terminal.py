@@ -128,6 +128,8 @@ def test_notes_wrap_at_words_and_keep_commands_on_one_line(asking: Command, comm
     columnar = ("x.com", "--index", "columnar", "--crawl", crawl)
     shown = left_on_screen(on_a_terminal(command, "plan", *columnar, columns=30))
     assert [line for line in shown if "--crawl" in line] == [f"catalogue harvest --crawl {crawl}"]
+    elsewhere = command.data / "a folder with a name that fills most of a line"
+    assert f"--data '{elsewhere}' harvest --crawl latest\n" in command("doctor", "--data", str(elsewhere)).out
 
 
 @in_soak
