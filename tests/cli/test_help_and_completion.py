@@ -60,7 +60,10 @@ COMMANDS = {" ".join(words): command for words, command in all_commands()}
 
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_help_has_examples_that_parse(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = list(commands_in(examples_of(COMMANDS[name])))
+    examples = examples_of(COMMANDS[name])
+    explained = [line for line in examples.splitlines() if re.search(r"\S {2,}\S", line)]
+    assert [line for line in explained if len(line) > 78] == []  # a help of 80 columns does not break them
+    found = list(commands_in(examples))
     assert any(each[: len(name.split())] == name.split() for each in found)
     for example in found:
         status = entry.main([*example, "--help"], standalone_mode=False)  # raises for unknown options
