@@ -270,11 +270,11 @@ def backfill(
         filling = catalogue.backfill(parameters.pop("crawls") or "all", **parameters)
         needed = filling.estimate
         cost = format_cost(needed)
-        options.say(f"{plural(needed.row_groups, 'row group')} of {plural(needed.files, 'file')}: {cost}")
+        summary = f"{plural(needed.row_groups, 'row group')} of {plural(needed.files, 'file')}: {cost}"
         if dry_run:
-            if json_:
-                as_json(_rounded(needed))
+            as_json(_rounded(needed)) if json_ else click.echo(summary)
             return 0
+        options.say(summary)
         most = min(needed.bytes, max_bytes or needed.bytes)
         Budget(yes).ask(needed.requests, most, f"this takes {cost}", "set a --budget")
         with resumable():
