@@ -74,7 +74,9 @@ def status(options: Common, *, json_: bool) -> None:
         )
         return
     _show_stored(coverage, lists, values)
-    click.echo(f"\nstore {size(store_size)}, metadata database {size(catalogue_size)}")
+    if coverage or lists:
+        click.echo()
+    click.echo(f"store {size(store_size)}, metadata database {size(catalogue_size)}")
     for name, path in paths.items():
         label = "database" if name == "catalogue" else name
         show(f"{label:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")
@@ -90,17 +92,16 @@ _Rows: TypeAlias = list[dict[str, Any]]
 
 
 def _show_stored(coverage: _Rows, lists: _Rows, values: _Rows) -> None:
-    table(
-        ["crawl", "subset", "files", "row groups", "without bounds", "captures", "size"],
+    rows = [
         [
-            [
-                *(row["crawl"], row["subset"]),
-                f"{row['files_harvested']}/{'?' if row['files_listed'] is None else row['files_listed']}",
-                *(row["row_groups"], row["without_bounds"], row["num_rows"], size(row["file_size"])),
-            ]
-            for row in coverage
-        ],
-    )
+            *(row["crawl"], row["subset"]),
+            f"{row['files_harvested']}/{'?' if row['files_listed'] is None else row['files_listed']}",
+            *(row["row_groups"], row["without_bounds"], row["num_rows"], size(row["file_size"])),
+        ]
+        for row in coverage
+    ]
+    if rows:
+        table(["crawl", "subset", "files", "row groups", "without bounds", "captures", "size"], rows)
     if lists:
         names = join_first([each["crawl"] for each in lists])
         show(f"lists of blocks of {names}: {size(sum(each['bytes'] for each in lists))}")

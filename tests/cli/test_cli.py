@@ -126,6 +126,7 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("sample -n 5 --json", "use --format jsonl"),
         ("query '*.is' CC-MAIN-2022-05", "to select a crawl use --crawl CC-MAIN-2022-05"),
         ("sample -n 5 2022-05", "to select a crawl use --crawl 2022-05"),
+        ("""plan "'example.com/'" """, "is not a pattern; leave out its quotation marks"),
         ("harvest CC-MAIN-2022-05", "a crawl needs --crawl, such as --crawl latest"),
         ("sample -n 5 --format text", "Did you mean '--fetch text'?"),
         ("sample -n 5 --max-size 1MB", "need --fetch"),
