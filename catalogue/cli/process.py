@@ -49,8 +49,10 @@ def run_command(command: Callable[[], int]) -> NoReturn:
         status = command()
     except KeyboardInterrupt:
         status = stopped()
-    except OSError:  # of standard error, so that no message can be printed
+    except OSError as error:  # of standard error, or of an import
         status = _DISK_FAILED
+        with suppress(OSError):
+            os.write(2, f"catalogue: {error}\n".encode(errors="replace"))
     _Process.status = status
     if signals:  # the signal may have interrupted an import, for whose lock another thread waits forever
         _end()
