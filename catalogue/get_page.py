@@ -209,7 +209,8 @@ class _Search:
 
     def record(self, found: _Candidate) -> Record:
         try:
-            return fetch_record(self.session, found.capture)
+            with self.session.bars(""):
+                return fetch_record(self.session, found.capture)
         except NotFound as error:
             raise NotFound(
                 f"{error}; this archive has the capture of {found.crawl}; choose another crawl or time"

@@ -92,13 +92,14 @@ def update_crawl_list(
     """Return the list of crawls; ``data`` opens the source of manifests if the list cannot be fetched."""
     store = session.create_store(to_write=False)
     url, has_several = session.settings.list_source, len(session.settings.hosts) > 1
-    if has_several and url == session.settings.source:  # which knows by now which of them fail
-        found = fetch_crawl_list(store, session.source, data)
-    else:
-        # With several hosts, crawls can be found on another host before the pause after a block ends.
-        max_wait = 10.0 if has_several else math.inf
-        with closing(session.open_source(url, attempts=attempts, max_wait=max_wait)) as source:
-            found = fetch_crawl_list(store, source, data)
+    with session.bars(""):
+        if has_several and url == session.settings.source:  # which knows by now which of them fail
+            found = fetch_crawl_list(store, session.source, data)
+        else:
+            # With several hosts, crawls can be found on another host before the pause after a block ends.
+            max_wait = 10.0 if has_several else math.inf
+            with closing(session.open_source(url, attempts=attempts, max_wait=max_wait)) as source:
+                found = fetch_crawl_list(store, source, data)
     if found.warning:
         session.notify(found.warning)
     return found

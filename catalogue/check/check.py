@@ -225,6 +225,7 @@ def _check_lists(session: Session, checked: Checked, crawls: set[str] | None, *,
 
     A damaged directory is a value of the store.
     """
+    checked.values["blocks"] = 0
     for crawl in crawls_with_blocks(session.store):
         if crawls is not None and crawl not in crawls:
             continue
@@ -240,7 +241,7 @@ def _check_lists(session: Session, checked: Checked, crawls: set[str] | None, *,
                 with session.store.harvesting(crawl):
                     forget_list(session.store, crawl)
                 checked.harvests.append(f"catalogue harvest --crawl {crawl} --index cdx")
-        checked.values["blocks"] = checked.values.get("blocks", 0) + 1
+        checked.values["blocks"] += 1
 
 
 def _definition(key: str, session: Session) -> str:

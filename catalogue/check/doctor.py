@@ -131,6 +131,7 @@ def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
             with Store(session.store_path, busy_seconds=1.0) as store:
                 stored = newest_first(manifests(store.keys("documents")))
     with ExitStack() as opened:
+        opened.enter_context(session.bars(""))
 
         def source(url: str) -> PoliteSource:
             found = opened.enter_context(closing(session.open_source(url, attempts=1, max_wait=_MAX_WAIT)))
@@ -298,7 +299,7 @@ def observe_layout(crawl: str, footer: Footer, length: int) -> Iterator[Observat
     kinds = Counter(kind for _, _, kind in bounds)
     means = "correct, though other readers do not use signed bounds" if kinds[SIGNED] else ""
     if kinds["missing"]:
-        means = f"queries always read row groups without bounds; catalogue backfill --crawl {crawl} finds the bounds"
+        means = f"every query reads row groups without bounds; after a harvest, run: catalogue backfill --crawl {crawl}"
     yield Observation("bounds of keys", ", ".join(f"{kind}: {count}" for kind, count in kinds.items()), means)
     known = [(low, high) for low, high, _ in bounds if low is not None and high is not None]
     if len(known) == count and all(before[1] <= after[0] for before, after in pairwise(known)):
@@ -342,7 +343,7 @@ def _installation(session: Session, source: PoliteSource | None) -> Iterator[Obs
         if all(versions.values()):
             yield Observation("extra", f"{name} ({', '.join(f'{k} {v}' for k, v in versions.items())})")
         else:
-            yield Observation("extra missing", f"{name}: {purpose}", f"{install_command(name)} adds it")
+            yield Observation("extra missing", f"{name}: {purpose}", f"run: {install_command(name)}")
     yield from _duckdb()
     yield from _files(session)
     yield from _settings(session.settings, source)

@@ -301,7 +301,7 @@ def entry(_: Common) -> None:
     catalogue demo                                   try it offline, in a minute
     catalogue get https://example.com/ --text        the newest archived page
     catalogue query '*.example.com' --crawl latest   the captures of a site
-    catalogue harvest --crawl latest                 make queries of a crawl cheaper
+    catalogue harvest --crawl latest                 make queries cheaper
     """
 
 

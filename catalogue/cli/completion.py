@@ -26,4 +26,5 @@ def completion(_: Common, *, shell: str) -> None:
     """
     kind = get_completion_class(shell)
     assert kind  # noqa: S101 - click has all three
-    click.echo(kind(entry, {}, "catalogue", "_CATALOGUE_COMPLETE").source())
+    script = kind(entry, {}, "catalogue", "_CATALOGUE_COMPLETE").source()
+    click.echo(script.replace('string split ","', 'string split -m 1 ","'))  # for fish: words have commas, too

@@ -11,6 +11,7 @@ from catalogue.cli.messages import is_new_tip, report_incomplete, warn
 from catalogue.cli.options import (
     Budget,
     OneOf,
+    complete_columns,
     complete_listed_crawls,
     complete_subsets,
     confirmed,
@@ -105,6 +106,7 @@ def _state(row: Mapping[str, Any]) -> str:
     "--values",
     multiple=True,
     metavar="COLUMN",
+    shell_complete=complete_columns,
     help="Also store the values that these columns have in each part of a file (row group), so that queries by them "
     "read only parts with matching values; all for media types, languages, charset, status and TLD; comma-separated or "
     "repeated.",
@@ -268,11 +270,11 @@ def backfill(
         filling = catalogue.backfill(parameters.pop("crawls") or "all", **parameters)
         needed = filling.estimate
         cost = format_cost(needed)
-        options.say(f"{plural(needed.row_groups, 'row group')} of {plural(needed.files, 'file')}: {cost}")
+        summary = f"{plural(needed.row_groups, 'row group')} of {plural(needed.files, 'file')}: {cost}"
         if dry_run:
-            if json_:
-                as_json(_rounded(needed))
+            as_json(_rounded(needed)) if json_ else click.echo(summary)
             return 0
+        options.say(summary)
         most = min(needed.bytes, max_bytes or needed.bytes)
         Budget(yes).ask(needed.requests, most, f"this takes {cost}", "set a --budget")
         with resumable():

@@ -80,17 +80,17 @@ def for_command_line(text: str) -> str:
 
 
 def echo(text: str, *, err: bool) -> None:
-    click.echo(wrapped(text) if (sys.stderr if err else sys.stdout).isatty() else text, err=err)
+    stream = sys.stderr if err else sys.stdout  # by itself, click would write past the stream of a progress bar
+    click.echo(wrapped(text) if stream.isatty() else text, stream)
 
 
-def wrapped(text: str) -> str:
-    """Break lines at the width of the terminal, but not in commands, so that they can be copied."""
+def wrapped(text: str, width: int | None = None, margin: str = "") -> str:
+    """Break lines at a width, by default the terminal's, but not in commands, so that they can be copied."""
     unbroken = _TO_RUN.sub(lambda match: match[0].replace(" ", "\0"), text)
-    width = shutil.get_terminal_size().columns
-    lines = (
-        textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
-        for line in unbroken.split("\n")
+    wrapper = textwrap.TextWrapper(
+        width or shutil.get_terminal_size().columns, margin, margin, break_long_words=False, break_on_hyphens=False
     )
+    lines = (wrapper.wrap(line) or [""] for line in unbroken.split("\n"))
     return "\n".join(itertools.chain.from_iterable(lines)).replace("\0", " ")
 
 

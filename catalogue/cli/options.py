@@ -86,11 +86,12 @@ def complete_datasets(context: click.Context, _: click.Parameter, incomplete: st
 
 
 def _crawls(names: list[str], incomplete: str) -> list[CompletionItem]:
-    before, dots, last = incomplete.rpartition("..")
-    choices = [*sorted(filter(_PLAIN.fullmatch, names)), *([] if dots else ["latest", "all"])]
+    last = re.split(r"\.\.|,", incomplete)[-1]
+    before = incomplete.removesuffix(last)
+    choices = [*sorted(filter(_PLAIN.fullmatch, names)), *([] if before.endswith(".") else ["latest", "all"])]
     # Shells replace the typed word, therefore 2022 can complete to CC-MAIN-2022-05.
     chosen = [name for name in choices if last in {"", name[: len(last)], name.partition("-MAIN-")[2][: len(last)]}]
-    return [CompletionItem(f"{before}{dots}{name}") for name in chosen]
+    return [CompletionItem(f"{before}{name}") for name in chosen]
 
 
 def _store(context: click.Context) -> Path:
@@ -215,7 +216,8 @@ def recorder_for(receipt: Path | None, answer: Path | None) -> "ReceiptRecorder 
     if receipt is None:
         return None
     if answer is None:
-        raise QueryError("--receipt needs one output file, and does not work with --scheduler; name the file")
+        advice = "--save FILE" if "--save" in options_of_command() else "-o FILE, without --scheduler"
+        raise QueryError(f"--receipt needs one output file; add {advice}")
     if receipt.resolve() == answer.resolve():
         raise QueryError("--receipt and the answer need different files")
     check_folder(receipt)

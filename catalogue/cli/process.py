@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _SAME_SECONDS = 1.0
 """Signals within this time after the first one belong to it: a terminal and a parent process may both send it."""
 _AGAIN_SECONDS = 0.01
+_DISK_FAILED = 74
 _resumable: list[bool] = []
 """Has an item while the same command can resume the running work."""
 signals: list[int] = []
@@ -48,6 +49,10 @@ def run_command(command: Callable[[], int]) -> NoReturn:
         status = command()
     except KeyboardInterrupt:
         status = stopped()
+    except OSError as error:  # of standard error, or of an import
+        status = _DISK_FAILED
+        with suppress(OSError):
+            os.write(2, f"catalogue: {error}\n".encode(errors="replace"))
     _Process.status = status
     if signals:  # the signal may have interrupted an import, for whose lock another thread waits forever
         _end()

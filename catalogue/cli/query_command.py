@@ -110,7 +110,7 @@ def plan(
     "-o",
     "--output",
     type=click.Path(),
-    help="A file, or - for stdout. A folder, or a name that ends with /, gets one file per crawl.",
+    help="A file, or - for stdout. A folder, or a name that ends with /, gets one file per crawl, and can be resumed.",
 )
 @click.option("--count", is_flag=True, help="Print only the number of captures.")
 @click.option("--by", type=OneOf(["crawl"]), help="With --count: print the number for each crawl that has matches.")
@@ -135,16 +135,16 @@ def query(
     A pattern ignores the scheme, www, letter case and a trailing slash, except with --exact-url.
 
     \b
-    catalogue query example.com/page                      that page
-    catalogue query 'example.com/blog/*' --crawl latest   everything below a path
-    catalogue query '*.example.com'                       a host and its subdomains
-    catalogue query '*.is' --lang isl --limit 100         a whole top-level domain
-    catalogue query '*.is' --count                        the number of captures
-    catalogue query example.com --count --by crawl        their number in each crawl
+    catalogue query example.com/page                     that page
+    catalogue query 'example.com/blog/*' --crawl latest  everything below a path
+    catalogue query '*.example.com'                      a host and its subdomains
+    catalogue query '*.is' --lang isl --limit 100        a whole top-level domain
+    catalogue query '*.is' --count                       the number of captures
+    catalogue query example.com --count --by crawl       the number in each crawl
     catalogue query --urls-file urls.txt -o found.parquet
-    catalogue query '*.example.com' --format url          only URLs, one per line
-    catalogue query example.com/page --index cdx --crawl 2022-05    without a harvest
-    catalogue query '*.example.com' -o found/             one file per crawl; can be resumed
+    catalogue query '*.example.com' --format url         only URLs, one per line
+    catalogue query example.com/page --index cdx --crawl 2022-05  needs no harvest
+    catalogue query '*.example.com' -o found/            one file per crawl
     """
     if count and (format_ or output):
         raise QueryError("--count prints only a number; leave out --format and -o")

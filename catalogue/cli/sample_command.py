@@ -79,7 +79,7 @@ def sample(
     \b
     catalogue sample -n 1000 --crawl CC-MAIN-2022-05 -o sample.parquet
     catalogue sample -n 100 '*.is' --seed 7
-    catalogue sample -n 500 --crawl 2022-05 --per host --max 5     at most five of each host
+    catalogue sample -n 500 --crawl 2022-05 --per host --max 5  at most 5 a host
     catalogue sample -n 100 --crawl 2022-05 --lang isl --fetch text -o texts.jsonl
     """
     from catalogue.cli.row_writer import write

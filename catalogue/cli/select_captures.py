@@ -89,6 +89,8 @@ def _check_patterns(patterns: Iterable[str]) -> None:
             raise QueryError(f"{each!r} is not a pattern; to read patterns from a file use --urls-file {each[1:]}")
         if _CRAWL.fullmatch(each):
             raise QueryError(f"{each!r} is not a pattern; to select a crawl use --crawl {each}")
+        if each.startswith(("'", "\u2018", "\u201c")):  # some shells do not remove '
+            raise QueryError(f"{each!r} is not a pattern; leave out its quotation marks")
 
 
 def _harvest_arguments(catalogue: "Catalogue", parameters: dict[str, Any], crawls: Iterable[str]) -> dict[str, Any]:

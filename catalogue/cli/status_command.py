@@ -2,7 +2,6 @@
 
 import os
 import sys
-import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from catalogue.cli.app import Common, command
-from catalogue.cli.messages import complete_commands, show, warn
+from catalogue.cli.messages import complete_commands, show, warn, wrapped
 from catalogue.cli.options import FILE, Budget, budget_options, complete_listed_crawls, crawl_option, json_option
 from catalogue.cli.tables import as_json, table
 from catalogue.formatting import join_first, plural, printable, size
@@ -75,7 +74,9 @@ def status(options: Common, *, json_: bool) -> None:
         )
         return
     _show_stored(coverage, lists, values)
-    click.echo(f"\nstore {size(store_size)}, metadata database {size(catalogue_size)}")
+    if coverage or lists:
+        click.echo()
+    click.echo(f"store {size(store_size)}, metadata database {size(catalogue_size)}")
     for name, path in paths.items():
         label = "database" if name == "catalogue" else name
         show(f"{label:9} {path.absolute()}{'' if path.exists() else ' (does not exist)'}")
@@ -91,17 +92,16 @@ _Rows: TypeAlias = list[dict[str, Any]]
 
 
 def _show_stored(coverage: _Rows, lists: _Rows, values: _Rows) -> None:
-    table(
-        ["crawl", "subset", "files", "row groups", "without bounds", "captures", "size"],
+    rows = [
         [
-            [
-                *(row["crawl"], row["subset"]),
-                f"{row['files_harvested']}/{'?' if row['files_listed'] is None else row['files_listed']}",
-                *(row["row_groups"], row["without_bounds"], row["num_rows"], size(row["file_size"])),
-            ]
-            for row in coverage
-        ],
-    )
+            *(row["crawl"], row["subset"]),
+            f"{row['files_harvested']}/{'?' if row['files_listed'] is None else row['files_listed']}",
+            *(row["row_groups"], row["without_bounds"], row["num_rows"], size(row["file_size"])),
+        ]
+        for row in coverage
+    ]
+    if rows:
+        table(["crawl", "subset", "files", "row groups", "without bounds", "captures", "size"], rows)
     if lists:
         names = join_first([each["crawl"] for each in lists])
         show(f"lists of blocks of {names}: {size(sum(each['bytes'] for each in lists))}")
@@ -308,14 +308,7 @@ def _as_dict(observation: "Observation") -> dict[str, str]:
 def _show(title: str, observations: "Iterable[Observation]") -> None:
     click.echo(title)
     for texts in map(_as_dict, observations):
-        lines = _wrap(texts["seen"], 2 + _NAME_WIDTH) or [""]
-        lines[0] = f"  {texts['about']:{_NAME_WIDTH - 1}} {lines[0].lstrip()}"
-        click.echo("\n".join([*lines, *_wrap(texts["means"], 4 + _NAME_WIDTH)]))
-
-
-def _wrap(text: str, indent: int) -> list[str]:
-    margin = " " * indent
-    # Names are not broken, so that they can be copied.
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent=margin, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
-    )
+        seen = wrapped(texts["seen"], _WIDTH, " " * (2 + _NAME_WIDTH)).lstrip()
+        click.echo(f"  {texts['about']:{_NAME_WIDTH - 1}} {seen}")
+        if texts["means"]:
+            click.echo(wrapped(texts["means"], _WIDTH, " " * (4 + _NAME_WIDTH)))

@@ -196,7 +196,7 @@ def _harvest_values(
 
     try:
         columns = value_columns(session, values)
-        return harvest_values(session, crawl, columns, subsets, report)
+        return harvest_values(session, crawl, columns, subsets, lambda at: report(replace(at, name=f"{crawl} values")))
     finally:
         _update_database(session, values=[crawl])
         session.forget_tables()

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
+from tests.support.faults import FaultServer
 
 
 def on_a_terminal(command: Command, *words: str, columns: int = 80, typed: str = "", **environment: str) -> str:
@@ -127,6 +128,8 @@ def test_notes_wrap_at_words_and_keep_commands_on_one_line(asking: Command, comm
     columnar = ("x.com", "--index", "columnar", "--crawl", crawl)
     shown = left_on_screen(on_a_terminal(command, "plan", *columnar, columns=30))
     assert [line for line in shown if "--crawl" in line] == [f"catalogue harvest --crawl {crawl}"]
+    elsewhere = command.data / "a folder with a name that fills most of a line"
+    assert f"--data '{elsewhere}' harvest --crawl latest\n" in command("doctor", "--data", str(elsewhere)).out
 
 
 @in_soak
@@ -154,10 +157,21 @@ def test_colours_only_terminals_that_support_it(command: Command, environment: d
 
 
 def test_harvest_shows_progress_on_a_terminal_and_wide_values_overflow(asking: Command, command: Command) -> None:
-    seen = on_a_terminal(command, "harvest", "--crawl", "latest", "--rate", "2", "--subset", "all", columns=110)
-    assert "4/4" in seen
+    words = ("harvest", "--crawl", "latest", "--subset", "all", "--values", "content_languages", "--yes", "--rate", "2")
+    seen = on_a_terminal(command, *words, columns=110)
+    assert re.search(r"m(\d)/\1\x1b", seen)  # all files
+    assert re.search(r"CC-MAIN-\S+ values ", seen)  # not the bar of the footers, whose rate would be negative
+    assert "━" not in "".join(left_on_screen(seen))
     wide = on_a_terminal(asking, "sql", "select if(i < 1400, 1, 1234567) as n from range(1500) t(i)").splitlines()
     assert (wide[1], wide[-1]) == ("-", "1,234,567")
+
+
+@in_soak
+@pytest.mark.parametrize("word", ["crawls", "doctor"])
+def test_shows_that_it_waits_for_a_slow_source(command: Command, mirror: Path, word: str) -> None:
+    with FaultServer(mirror, latency=1.0) as server:
+        seen = on_a_terminal(Command(command.data, server.url, command.home), word)
+    assert "waiting for the source" in seen
 
 
 @in_soak

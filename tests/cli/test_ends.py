@@ -55,6 +55,8 @@ def test_full_disk_is_reported_with_advice(asking: Command, command_line: str) -
     advice = "No space left on device; make room and run the same command again"
     assert status == 74
     assert last in {f"catalogue: {where}: {advice}" for where in ("standard output", "the output or the disk")}
+    unprinted = f"{sys.executable} -m catalogue {command_line} --verbose >/dev/null 2>/dev/full"
+    assert run(asking, f"{unprinted}; echo $? >&2") == (0, "74")
 
 
 def test_writes_utf_8_in_any_locale(asking: Command) -> None:

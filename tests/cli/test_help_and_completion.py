@@ -60,7 +60,10 @@ COMMANDS = {" ".join(words): command for words, command in all_commands()}
 
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_help_has_examples_that_parse(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = list(commands_in(examples_of(COMMANDS[name])))
+    examples = examples_of(COMMANDS[name])
+    explained = [line for line in examples.splitlines() if re.search(r"\S {2,}\S", line)]
+    assert [line for line in explained if len(line) > 78] == []  # a help of 80 columns does not break them
+    found = list(commands_in(examples))
     assert any(each[: len(name.split())] == name.split() for each in found)
     for example in found:
         status = entry.main([*example, "--help"], standalone_mode=False)  # raises for unknown options
@@ -128,12 +131,14 @@ def test_completes_words(stored: Command) -> None:
         "query --format c": ["csv", "cdxj"],
         "query --subset r": ["robotstxt"],
         "query --columns url_p": urls,
+        "harvest --values content_l": ["content_languages"],
         f"query --columns fetch_time,{urls[0]},url_p": [f"fetch_time,{urls[0]},{name}" for name in urls[1:]],
     }.items():
         assert completed(stored, f"catalogue {typed}") == words
     for shell, line, word in (("zsh", "catalogue query --crawl CC-MAIN-2018", OLD), ("fish", "catalogue que", "query")):
         assert f"_CATALOGUE_COMPLETE={shell}_complete" in stored("completion", shell).out
         assert word in completed(stored, line, shell)
+    assert 'string split -m 1 "," $completion' in stored("completion", "fish").out
 
 
 def test_completes_crawls_without_a_request(stored: Command, tmp_path: Path) -> None:
@@ -141,7 +146,8 @@ def test_completes_crawls_without_a_request(stored: Command, tmp_path: Path) -> 
     for typed, words in (("2018", [OLD]), ("2018-0", [OLD]), ("05", []), ("l", ["latest"])):
         assert completed(stored, f"catalogue query --crawl {typed}") == words
     for end in ("2018", "CC-MAIN-2018"):
-        assert completed(stored, f"catalogue query --crawl {OLD}..{end}") == [f"{OLD}..{OLD}"]
+        for before in (f"{OLD}..", f"latest,{OLD},"):
+            assert completed(stored, f"catalogue query --crawl {before}{end}") == [f"{before}{OLD}"]
     nobody = Command(stored.data, "http://127.0.0.1:9/", tmp_path)
     assert "CC-MAIN-2012" in completed(nobody, "catalogue harvest --crawl CC-")
     assert "CC-MAIN-2012" not in completed(nobody, "catalogue query --crawl CC-")

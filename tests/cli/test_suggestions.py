@@ -165,6 +165,7 @@ def test_suggests_datasets_and_names_crawls_that_are_not_listed(command: Command
     assert "there is no dataset hsts in" in reported
     assert "did you mean hosts? if not, run: catalogue harvest --table hsts" in reported
     assert command("crawls").status == 0  # stores the list
+    assert command("status").out.startswith("store ")  # no table without rows
     ran = command("plan", "example.com", "--crawl", "CC-MAIN-2020-10")
     assert ran.status == 0
     assert "the list of crawls does not have CC-MAIN-2020-10; " in ran.err
