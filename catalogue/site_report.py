@@ -17,13 +17,15 @@ from catalogue.formatting import ReprMixin, clock, join_first, number, plural, p
 from catalogue.get_page import get_page
 from catalogue.parquet.arrow_arrays import without_zones
 from catalogue.plan.plan import ReadPlan
+from catalogue.query.filters import DECLARED_TYPE, DETECTED_TYPE
 from catalogue.query.query import Query
+from catalogue.query.resolved_query import is_untyped
 from catalogue.records.page import Page
 from catalogue.selection import select_listed
 from catalogue.session import Session
 from catalogue.surt.pattern import parse_pattern
 
-_COLUMNS = ("fetch_time", "fetch_status", "content_mime_detected", "content_languages")
+_COLUMNS = ("fetch_time", "fetch_status", "content_languages")
 _NOT_MODIFIED = 304
 _REDIRECT = 3
 _ROBOTS_FILE = "/robots.txt"
@@ -46,7 +48,7 @@ class SiteReport(ReprMixin):
     first_fetch: datetime | None
     last_fetch: datetime | None
     types: dict[str, int]
-    """Pages by detected media type."""
+    """Pages by media type: the detected one; in old crawls, else the declared one."""
     languages: dict[str, int]
     """Pages by language (ISO 639-3); a page may have several."""
     robots_txt: Page | None
@@ -102,7 +104,8 @@ def site_report(
     name, *others = selected.crawls
     if others:
         raise QueryError(f"a report needs one crawl, but {1 + len(others):,} are selected; name one, such as {name}")
-    captures = find_captures(session, Query.of(f"*.{host}", crawls=name, subsets=SUBSETS, columns=_COLUMNS))
+    mime = (DETECTED_TYPE, DECLARED_TYPE) if is_untyped(name) else (DETECTED_TYPE,)
+    captures = find_captures(session, Query.of(f"*.{host}", crawls=name, subsets=SUBSETS, columns=(*_COLUMNS, *mime)))
     if approve:
         captures = captures.agreed(approve)
     statuses, types, languages = Counter[tuple[str, int | None]](), Counter[str | None](), Counter[str]()
@@ -111,7 +114,7 @@ def site_report(
         for batch in captures.batches(warn=False, report=bar):
             pages = batch.filter(pc.equal(batch.column("subset"), SUBSETS[0]))
             statuses.update(zip(*(batch.column(each).to_pylist() for each in ("subset", "fetch_status")), strict=True))
-            types.update(_counts(pages.column("content_mime_detected")))
+            types.update(_counts(pc.coalesce(*map(pages.column, mime))))
             for together, count in _counts(pages.column("content_languages")).items():
                 languages.update(dict.fromkeys((together or UNKNOWN).split(","), count))
             times += [each for each in _ends(batch) if each]

@@ -1,5 +1,6 @@
 """Media types of old crawls, where some captures have only a declared one."""
 
+from collections import Counter
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -68,3 +69,5 @@ def test_declared_types_replace_missing_ones_in_each_index(
             assert cat.captures("*", mime=mime, status=404, index=index, **asked).count() == sum(
                 n % 3 == 1 for each in numbers for n in each
             )
+        for crawl, of_pages in ((OLD, known), (TYPED, detected)):
+            assert cat.site("example.com", crawl=crawl).types == Counter(each or "unknown" for each in of_pages)
