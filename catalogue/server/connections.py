@@ -8,6 +8,7 @@ import errno
 import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from catalogue.errors import QueryError
 
 _MAX_HEAD_BYTES = 64 << 10
 """The longest filters in use have about 5,000."""
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _QUEUE = 1024
 """Connections that the system queues until they are accepted."""
 _ANSWER = (
@@ -107,7 +109,13 @@ class Connections(ServerState):
 
 
 class _RequestParser(h11.Connection):
-    """Reject what h11 accepts: two lengths of a body, and a large head in one piece."""
+    """Reject what h11 accepts, two lengths of a body and a large head in one piece; accept other bytes than ASCII."""
+
+    def receive_data(self, data: bytes) -> None:
+        if self.their_state is h11.IDLE and not data.isascii():  # curl sends the path of a URL as it is typed
+            line, end, rest = data.partition(b"\n")
+            data = _NOT_ASCII.sub(lambda found: b"%%%02X" % ord(found[0]), line) + end + rest
+        super().receive_data(data)
 
     def next_event(self) -> Any:  # noqa: ANN401 - h11's events and sentinels
         event = super().next_event()
