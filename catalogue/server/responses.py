@@ -79,7 +79,7 @@ def incomplete(missing: Sequence[str]) -> dict[str, str]:
     return {"Catalogue-Incomplete": line} if missing else {}
 
 
-def describe_error(request: Request, error: Exception) -> tuple[int, str, dict[str, str]]:
+def describe_error(request: Request, error: BaseException) -> tuple[int, str, dict[str, str]]:
     """Return status, message and headers. Internal errors are reported to the operator, not to the client.
 
     503: temporary, and only then, because clients retry. 404: not found or not harvested. 400: invalid. 422: too
@@ -111,6 +111,7 @@ def describe_error(request: Request, error: Exception) -> tuple[int, str, dict[s
             seconds = getattr(error, "retry_after", None) or (_RETRY_UNAVAILABLE_SECONDS if blocked else _RETRY_SECONDS)
             status, headers["Retry-After"] = 503, str(max(1, round(seconds)))
         case _:
+            error = error.__cause__ or error  # Starlette raises RuntimeError from errors after the first part
             service_of(request).notify(f"{request.url.path} failed: {type(error).__name__}: {error}")
             return 500, "internal error; see the server log", {}
     return status, with_fields(str(error)), headers
