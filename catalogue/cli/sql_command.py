@@ -240,11 +240,10 @@ def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:
     if program is None:
         raise QueryError(f"no DuckDB shell is installed; run: {install_command('shell')}; or run: catalogue sql 'SQL'")
     command = [program, "-readonly", str(path), "-cmd", _NO_INTERNALS, *_attach_arguments(options, catalogue, program)]
-    if not path.is_relative_to(catalogue.session.data):  # close() deletes a temporary database
-        sys.exit(subprocess.call(command))  # noqa: S603
-    catalogue.close()
-    if os.name == "posix":
-        os.execv(program, command)  # noqa: S606
+    if path.is_relative_to(catalogue.session.data):
+        catalogue.close()  # which deletes a temporary database
+        if os.name == "posix":
+            os.execv(program, command)  # noqa: S606
     sys.exit(subprocess.call(command))  # noqa: S603
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from asyncio import CancelledError
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ from starlette.routing import Route
 
 from catalogue.cdx.lines import write_lines
 from catalogue.commoncrawl.crawls import Crawl
-from catalogue.errors import Busy, NotHarvested
+from catalogue.errors import NotHarvested
 from catalogue.server.cdx_paging import ResultPage
 from catalogue.server.cdx_request import CdxRequest, parse_query, parse_request
 from catalogue.server.cdx_search import CdxSearch, select_lines
@@ -71,18 +70,14 @@ async def index(request: Request) -> Response:
     headers["Content-Type"] = query.output.value
     if len(page.parts) == 1:
         return Response(first, headers=headers)
-    return StreamingResponse(_streamed(first, parts), headers=headers)
 
-
-async def _streamed(first: bytes, following: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    try:
-        async for part in following:
+    async def every() -> AsyncIterator[bytes]:
+        request.state.begun = True
+        yield first
+        async for part in parts:
             yield part
-    except Busy as error:
-        if isinstance(error.__cause__, CancelledError):  # the client has left
-            raise error.__cause__ from None
-        raise
+
+    return StreamingResponse(every(), headers=headers)
 
 
 ROUTES = [Route("/collinfo.json", collinfo), Route("/{crawl}-index", index)]

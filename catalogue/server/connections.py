@@ -8,13 +8,13 @@ import errno
 import json
 import logging
 import os
-import re
 import sys
 import time
 from collections.abc import Callable
 from http import HTTPStatus
 from socket import SOCK_STREAM, create_server, gaierror, getaddrinfo, socket
 from typing import Any
+from urllib.parse import quote
 
 import h11
 import uvicorn
@@ -25,7 +25,6 @@ from catalogue.errors import QueryError
 
 _MAX_HEAD_BYTES = 64 << 10
 """The longest filters in use have about 5,000."""
-_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _QUEUE = 1024
 """Connections that the system queues until they are accepted."""
 _ANSWER = (
@@ -114,7 +113,7 @@ class _RequestParser(h11.Connection):
     def receive_data(self, data: bytes) -> None:
         if self.their_state is h11.IDLE and not data.isascii():  # curl sends the path of a URL as it is typed
             line, end, rest = data.partition(b"\n")
-            data = _NOT_ASCII.sub(lambda found: b"%%%02X" % ord(found[0]), line) + end + rest
+            data = quote(line, safe=bytes(range(128))).encode() + end + rest
         super().receive_data(data)
 
     def next_event(self) -> Any:  # noqa: ANN401 - h11's events and sentinels

@@ -56,6 +56,8 @@ async def run_query(request: Request, query: Callable[[Session], T], *, key: Has
     except TimeoutError as error:
         raise errors.Busy("the query takes too long; try again, what was fetched is cached", retry_after=5) from error
     except asyncio.CancelledError as error:
+        if hasattr(request.state, "begun"):  # the client has left, and could get no 503
+            raise
         raise errors.Busy("the server is being stopped; try again", retry_after=5) from error
     finally:
         service.abandon(answer)
