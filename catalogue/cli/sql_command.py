@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, NoReturn
@@ -189,8 +189,10 @@ def _write_parquet(answer: "duckdb.DuckDBPyRelation | None") -> None:
 
 def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
     given = [column[0] for column in answer.description or ()]
-    # Repeated names are numbered, because keys of a JSON object must differ.
-    names = [name if name not in given[:at] else f"{name}_{given[:at].count(name)}" for at, name in enumerate(given)]
+    names: list[str] = []
+    for name in given:  # repeated names are numbered, because keys of a JSON object must differ
+        others = chain([name], (f"{name}_{number}" for number in count(1)))
+        names.append(next(each for each in others if each not in names))
     if format_ == "table" and given == ["explain_key", "explain_value"]:
         for _, plan in answer.fetchall():
             click.echo(printable_lines(plan.rstrip()))
@@ -238,11 +240,10 @@ def _shell(options: Common, catalogue: "Catalogue") -> NoReturn:
     if program is None:
         raise QueryError(f"no DuckDB shell is installed; run: {install_command('shell')}; or run: catalogue sql 'SQL'")
     command = [program, "-readonly", str(path), "-cmd", _NO_INTERNALS, *_attach_arguments(options, catalogue, program)]
-    if not path.is_relative_to(catalogue.session.data):  # close() deletes a temporary database
-        sys.exit(subprocess.call(command))  # noqa: S603
-    catalogue.close()
-    if os.name == "posix":
-        os.execv(program, command)  # noqa: S606
+    if path.is_relative_to(catalogue.session.data):
+        catalogue.close()  # which deletes a temporary database
+        if os.name == "posix":
+            os.execv(program, command)  # noqa: S606
     sys.exit(subprocess.call(command))  # noqa: S603
 
 

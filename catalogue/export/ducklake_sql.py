@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 
 from catalogue.commoncrawl.crawls import newest_first, subset_place
+from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import CatalogueError, QueryError, warn
 from catalogue.export.ducklake_tables import backend_of
 from catalogue.formatting import join_first
@@ -53,6 +54,11 @@ def without_column_chunks(connection: duckdb.DuckDBPyConnection, query: str) -> 
     rows = connection.execute("SELECT crawl FROM derived.tables WHERE NOT column_chunks").fetchall()
     crawls = newest_first(crawl for (crawl,) in rows)
     return f"the view column_chunks has no rows of {join_first(crawls)}" if crawls else None
+
+
+def check_exportable(session: Session) -> None:
+    if session.dataset != COMMON_CRAWL:
+        raise QueryError(f"only Common Crawl's index can be exported, and this is {session.dataset.name}")
 
 
 def data_path(source: str) -> str:
@@ -141,6 +147,8 @@ def attach_named(session: Session, connection: duckdb.DuckDBPyConnection, query:
         lost = {*stored}.difference(row["crawl"] for row in block_list_rows(session)) if stored else ()
         lists = f"the stored lists of blocks of {join_first(newest_first(lost))} cannot be read"
         return (f"{lists}; run: catalogue check --repair",) if lost else ()
+    if _CAPTURES.search(query):
+        check_exportable(session)
     path = lake_path(session)
     exists, missing = path.exists(), tuple[str, ...]()
     problem: str | None = f"there is no {path} yet; run: catalogue export ducklake"

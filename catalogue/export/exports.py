@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.crawls import CrawlWords
-from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, warn
 from catalogue.export.ducklake import export_lake
-from catalogue.export.ducklake_sql import LAKE_NAME, data_path, subsets_not_harvested
+from catalogue.export.ducklake_sql import LAKE_NAME, check_exportable, data_path, subsets_not_harvested
 from catalogue.export.ducklake_tables import BACKENDS
 from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest import snapshot
@@ -101,8 +100,7 @@ def export_snapshot(session: Session, place: str | Path, crawls: CrawlWords, rep
 
 
 def _stored_files(session: Session, crawls: CrawlWords) -> tuple[tuple[str, ...], list[LakeFile], tuple[str, ...]]:
-    if session.dataset != COMMON_CRAWL:
-        raise QueryError(f"only Common Crawl's index can be exported, and this is {session.dataset.name}")
+    check_exportable(session)
     shown, words = session.metadata(), several(crawls, "crawls")
     requested = select_stored(session, words, shown.requested_crawls)  # some may have no stored file
     chosen = [each for each in requested if each in shown.crawls] or select_stored(session, words, shown.crawls)

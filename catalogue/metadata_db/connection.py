@@ -15,6 +15,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.errors import DiskFailed, QueryError, StoreLocked
 from catalogue.formatting import first_paragraph
 from catalogue.query.literals import literal
+from catalogue.surt.macros import MACROS
 
 
 def connect(path: Path) -> duckdb.DuckDBPyConnection:
@@ -129,6 +130,8 @@ def answerable() -> Iterator[None]:
         message = first_paragraph(error)
         if "Table with name captures does not exist" in message:
             message = "captures are in the DuckLake that catalogue export ducklake writes, as cc.captures"
+        if any(f"with name {macro.name} does not exist" in message for macro in MACROS):
+            message = "the macros for patterns need keys that are made of URLs; for others run: catalogue sql find-key"
         raise QueryError(message) from error
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB has no class for it

@@ -72,6 +72,7 @@ async def index(request: Request) -> Response:
         return Response(first, headers=headers)
 
     async def every() -> AsyncIterator[bytes]:
+        request.state.begun = True
         yield first
         async for part in parts:
             yield part

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from socket import SOCK_STREAM, create_server, gaierror, getaddrinfo, socket
 from typing import Any
+from urllib.parse import quote
 
 import h11
 import uvicorn
@@ -107,7 +108,13 @@ class Connections(ServerState):
 
 
 class _RequestParser(h11.Connection):
-    """Reject what h11 accepts: two lengths of a body, and a large head in one piece."""
+    """Reject what h11 accepts, two lengths of a body and a large head in one piece; accept other bytes than ASCII."""
+
+    def receive_data(self, data: bytes) -> None:
+        if self.their_state is h11.IDLE and not data.isascii():  # curl sends the path of a URL as it is typed
+            line, end, rest = data.partition(b"\n")
+            data = quote(line, safe=bytes(range(128))).encode() + end + rest
+        super().receive_data(data)
 
     def next_event(self) -> Any:  # noqa: ANN401 - h11's events and sentinels
         event = super().next_event()

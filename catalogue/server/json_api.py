@@ -80,8 +80,9 @@ ROUTER = APIRouter(prefix="/api", dependencies=[Depends(_check_query_string)], r
 def _endpoint(answer: type[BaseModel], summary: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
+        # The first one answers; the second one is the one of the document.
+        ROUTER.add_api_route(f"/{name}", function, methods=["GET", "HEAD"], include_in_schema=False)
         ROUTER.add_api_route(f"/{name}", function, operation_id=name, response_model=answer, summary=summary)
-        ROUTER.add_api_route(f"/{name}", function, methods=["HEAD"], include_in_schema=False)
         return function
 
     return add

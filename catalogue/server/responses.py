@@ -56,6 +56,8 @@ async def run_query(request: Request, query: Callable[[Session], T], *, key: Has
     except TimeoutError as error:
         raise errors.Busy("the query takes too long; try again, what was fetched is cached", retry_after=5) from error
     except asyncio.CancelledError as error:
+        if hasattr(request.state, "begun"):  # the client has left, and could get no 503
+            raise
         raise errors.Busy("the server is being stopped; try again", retry_after=5) from error
     finally:
         service.abandon(answer)
@@ -79,7 +81,7 @@ def incomplete(missing: Sequence[str]) -> dict[str, str]:
     return {"Catalogue-Incomplete": line} if missing else {}
 
 
-def describe_error(request: Request, error: Exception) -> tuple[int, str, dict[str, str]]:
+def describe_error(request: Request, error: BaseException) -> tuple[int, str, dict[str, str]]:
     """Return status, message and headers. Internal errors are reported to the operator, not to the client.
 
     503: temporary, and only then, because clients retry. 404: not found or not harvested. 400: invalid. 422: too
@@ -111,6 +113,7 @@ def describe_error(request: Request, error: Exception) -> tuple[int, str, dict[s
             seconds = getattr(error, "retry_after", None) or (_RETRY_UNAVAILABLE_SECONDS if blocked else _RETRY_SECONDS)
             status, headers["Retry-After"] = 503, str(max(1, round(seconds)))
         case _:
+            error = error.__cause__ or error  # Starlette raises RuntimeError from errors after the first part
             service_of(request).notify(f"{request.url.path} failed: {type(error).__name__}: {error}")
             return 500, "internal error; see the server log", {}
     return status, with_fields(str(error)), headers

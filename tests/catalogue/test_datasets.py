@@ -234,6 +234,8 @@ def test_commands_take_a_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table]) -
         (["harvest", "--table", "hosts", "--subset", "warc"], "stores all its files; leave out the subsets"),
         (["harvest", "--table", "new", "x.parquet"], "add one with --key"),
         (["query", "x", "--table", "none"], "no dataset none"),
+        (["sql", "find-url", "--table", "hosts"], "for others run: catalogue --table hosts sql find-key"),
+        (["sql", "lake-history", "--table", "hosts"], "only Common Crawl's index can be exported"),
         (["query", "x:y", "--table", "hosts"], "invalid host"),
         (["query", "\udcff", "--table", "hosts"], "is not valid text"),
         (["harvest", "--key", "\udcff", "f", "--table", "new"], "is not a valid name of a column"),

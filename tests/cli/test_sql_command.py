@@ -51,6 +51,7 @@ def test_writes_every_format(asking: Command, tmp_path: Path) -> None:
     (row,) = asking("sql", VALUES, "--format", "jsonl").json_lines()
     expected = [2025, True, None, "", [1, 2], 2, "2022-01-16T10:00:00Z", "a,b", None, None]
     assert asking("sql", "select chr(8232) as line_end", "--json").json_lines() == [{"line_end": "\u2028"}]
+    assert asking("sql", "select 1 as a, 2 as a, 3 as a_1", "--json").json_lines() == [{"a": 1, "a_1": 2, "a_1_1": 3}]
     assert (" ".join(row), [*row.values()]) == ("n yes none empty list huge time text nan inf", expected)
     header, values = csv.reader(io.StringIO(asking("sql", VALUES, "--format", "csv").out))
     assert header == list(row)

@@ -1,9 +1,12 @@
 """Answers in several parts, and failures of the source."""
 
+import socket
 from contextlib import ExitStack
 from dataclasses import replace
 from http.client import IncompleteRead
 from pathlib import Path
+from threading import Event
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -11,6 +14,7 @@ from catalogue.settings import Settings
 from tests.support.amounts import in_part, in_soak
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
+from tests.support.gates import Gate
 from tests.support.metrics import answers, samples
 from tests.support.serving import Failing, get, harvested_in_part, served_from, serving
 
@@ -72,12 +76,14 @@ def test_source_failure_is_503_with_retry_after(
 
 def test_closes_connection_if_a_part_fails(large: tuple[Path, list[str]], settings: Settings, tmp_path: Path) -> None:
     mirror, keys = large
-    failing = Failing(Fault(Kind.DISCONNECT))
-    with FaultServer(mirror, script=failing) as source, ExitStack() as stack:
+    failing, leaving = Failing(Fault(Kind.DISCONNECT)), Event()
+    gate, route, messages = Gate(lambda _: leaving.is_set()), "/{crawl}-index", list[str]()
+    with FaultServer(mirror, script=failing, gate=gate) as source, ExitStack() as stack:
         data = harvested_in_part(
             tmp_path / "harvested", replace(settings, source=source.url, cache=tmp_path / "cache"), CRAWL
         )
-        address = stack.enter_context(served_from(source.url, data, settings, tmp_path, patience=0.5))
+        serve = served_from(source.url, data, settings, tmp_path, patience=0.5, notify=messages.append)
+        address = stack.enter_context(serve)
         path = f"/{CRAWL}-index?url=*&fl=urlkey&output=text"
         first = get(address, path)  # cached from now on
         assert first.text.splitlines() == keys[: first.text.count("\n")] != keys
@@ -87,6 +93,17 @@ def test_closes_connection_if_a_part_fails(large: tuple[Path, list[str]], settin
         with pytest.raises(IncompleteRead) as caught:
             get(address, f"{path}&pageSize=1000")
         assert caught.value.partial == first.body
-        while (found := answers(address))["/{crawl}-index", "5xx"] < 2:  # they are counted after they were sent
+        while (found := answers(address))[route, "5xx"] < 2:  # they are counted after they were sent
             pass
-        assert found["/{crawl}-index", "2xx"] == 2
+        assert found[route, "2xx"] == 2
+
+        failing.begun.clear()
+        leaving.set()
+        with socket.create_connection(("127.0.0.1", urlsplit(address).port or 0)) as client:
+            client.sendall(f"GET {path}&pageSize=1000 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            gate.wait()  # the client leaves during the second part, which is no failure
+        while (found := answers(address))[route, "2xx"] + found[route, "5xx"] < 5:
+            pass
+        assert found[route, "5xx"] == 2
+        assert [each.partition(":")[0] for each in messages] == [f"/{CRAWL}-index failed"]
+        assert "RuntimeError" not in messages[0]
