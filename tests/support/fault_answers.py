@@ -181,6 +181,8 @@ def _damaged(fault: Fault, right: Answer, content: Content, start: int, end: int
             return (too_long.in_chunks(), closed, announced)[variant % 3]
         case Kind.ENDLESS:
             return replace(too_long.in_chunks(), ending="fin")
+        case Kind.NEGATIVE_CHUNK:
+            return replace(too_long.in_chunks(), body=chain([b"-1\r\n"], too_long.body), chunked=False, ending="fin")
         case Kind.GZIP_BOMB:
             body = gzip.compress(bytes(MIB)) * max(1, fault.excess // MIB)  # many gzip members
             return replace(partial.plus(Content_Encoding="gzip", Content_Length=str(len(body))), body=[body])

@@ -22,6 +22,7 @@ class Kind(Enum):
     CHUNKED_CUT = "chunked-cut"  # a chunked body without its last chunks
     LONG_BODY = "long-body"  # ``excess`` bytes more than Content-Range states; the framing depends on ``variant``
     ENDLESS = "endless"  # the same, chunked and without an end
+    NEGATIVE_CHUNK = "negative-chunk"  # the same in a chunk of -1 bytes
     GZIP_BOMB = "gzip-bomb"  # Content-Encoding gzip; a small body that inflates to ``excess`` bytes
     HUGE_HEADER = "huge-header"  # one header of 1 MiB
     MANY_HEADERS = "many-headers"  # 200,000 headers
