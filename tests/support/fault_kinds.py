@@ -51,6 +51,8 @@ class Kind(Enum):
     NOT_FOUND = "not-found"
     UNSATISFIABLE = "unsatisfiable"  # 416 for a valid range
     SERVER_ERROR = "server-error"
+    NESTED_ERROR = "nested-error"  # 502, XML of 1,100 levels
+    ENDLESS_ERROR = "endless-error"  # 502 with a body of ``excess`` bytes
     REDIRECT_HERE = "redirect-here"  # 301, 302, 307 or 308 to the same path with a query
     REDIRECT_AWAY = "redirect-away"  # the same to ``target``, in which {path} stands for the path
 
