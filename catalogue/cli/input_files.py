@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph
+from catalogue.parquet.arrow_arrays import check_years
 from catalogue.query.list_header import URL, cells_differ, has_column, header_of, is_skipped
 
 if TYPE_CHECKING:
@@ -112,13 +113,15 @@ def captures_in(file: BinaryIO) -> "pa.Table":
             return _valid(table.select([name for name in table.column_names if name in CAPTURE_COLUMNS]))
         with io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
             return _table(_rows(_lines(text, file.name)))
-    except (ValueError, RecursionError, EOFError, OSError, zlib.error, csv.Error, pa.ArrowException) as error:
+    except (ValueError, KeyError, RecursionError, EOFError, OSError, zlib.error, csv.Error, pa.ArrowException) as error:
         message = f"{file.name} contains no captures as JSON, JSON lines, CDXJ, CSV, Parquet or Arrow"
         raise QueryError(f"{message}: {first_paragraph(error)}") from error
 
 
 def _valid(table: "pa.Table") -> "pa.Table":
     table.validate(full=True)  # Arrow's format is read as it is: a wrong offset can end the process
+    for name in table.column_names:
+        check_years(table.column(name))  # KeyError: there are two of this name
     return table
 
 
