@@ -35,9 +35,6 @@ _WITHOUT_CREDENTIALS = (
     TokenRetrievalError,
 )
 
-_LONGEST_ERROR = 16 << 10
-"""Bytes read of the body of an error, which is XML."""
-
 
 class S3Source:
     """Files below ``s3://bucket/prefix/``, with the user's AWS settings and environment."""
@@ -177,17 +174,14 @@ class _Redirect(Exception):
 
 
 async def _limit_errors(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Raise an error for redirects, since the SDK finds the region of a bucket without them, and limit other bodies.
-
-    The SDK reads all of the body of an error.
-    """
+    """Raise an error for redirects, and cut the bodies of other errors, all of which the SDK would read."""
     response = await send(request)
     location = response.headers.get("Location")
     if 300 <= response.status < 400 and location:  # noqa: PLR2004
         response.close()
         raise _Redirect(response.status, location)
     if response.status >= 300:  # noqa: PLR2004
-        response._body = await _start_of(response.content, _LONGEST_ERROR)  # noqa: SLF001 - there is no argument for it
+        response._body = await _start_of(response.content, 8 * EXCERPT)  # noqa: SLF001 - there is no argument for it
     return response
 
 
