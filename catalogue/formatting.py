@@ -112,7 +112,8 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Do as ``printable``, but keep line ends, tabs, and the spaces and joiners of all scripts."""
     lines = text.replace("\r\n", "\n")
-    return "".join(c if c in "\n\t\u200c\u200d" or category(c) == "Zs" else printable(c) for c in lines)
+    kept = {c for c in {*lines} if c.isprintable() or c in "\n\t\u200c\u200d" or category(c) == "Zs"}
+    return "".join(c if c in kept else "\N{REPLACEMENT CHARACTER}" for c in lines)
 
 
 def first_paragraph(reason: object) -> str:
