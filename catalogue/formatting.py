@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from html import escape
 from typing import Any, ClassVar, Protocol
+from unicodedata import category
 
 from catalogue.errors import QueryError
 
@@ -17,6 +18,7 @@ _MAX_NAME = 100
 """Characters of a misspelled name that are compared."""
 _MIN_SUBSTRING = 3
 _MAX_NOTES, _MAX_TEXT = 10, 500
+_NOT_IN_JSON = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _LEFT = 'style="text-align: left"'
 """Notebooks align tables to the right. The background can be dark or light, so there are no colours."""
 
@@ -108,7 +110,10 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
+    """Do as ``printable``, but keep line ends, tabs, and the spaces and joiners of all scripts."""
+    lines = text.replace("\r\n", "\n")
+    kept = {c for c in {*lines} if c.isprintable() or c in "\n\t\u200c\u200d" or category(c) == "Zs"}
+    return "".join(c if c in kept else "\N{REPLACEMENT CHARACTER}" for c in lines)
 
 
 def first_paragraph(reason: object) -> str:
@@ -162,9 +167,9 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 - any value of Arrow, DuckDB or 
 
 
 def json_text(value: object) -> str:
-    """Return JSON on one line, also for readers to whom characters that JSON allows in strings are line ends."""
+    """Return JSON on one line, without characters that change terminals, or that some readers take for line ends."""
     line = json.dumps(value, ensure_ascii=False)
-    return line.replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return line if line.isprintable() else _NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 class ReprMixin:

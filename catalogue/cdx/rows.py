@@ -186,7 +186,7 @@ def _times(stamps: pa.BinaryArray) -> pa.Array:
     # Of the month and the next one, since 1970.
     first_day, next_day = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (months, months + 1))
     in_year = (month >= 1) & (month <= 12) & (day >= 1) & (day <= next_day - first_day)  # noqa: PLR2004
-    in_day = (hour < 24) & (minute < 60) & (second < 60)  # noqa: PLR2004
+    in_day = (century + year > 0) & (hour < 24) & (minute < 60) & (second < 60)  # noqa: PLR2004
     if not (in_year & in_day).all():
         raise _Invalid("a time is not one of the calendar")
     seconds = 60 * (60 * (24 * (first_day + day - 1) + hour) + minute) + second

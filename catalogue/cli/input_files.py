@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS
 from catalogue.errors import QueryError
+from catalogue.formatting import first_paragraph
+from catalogue.parquet.arrow_arrays import check_years
 from catalogue.query.list_header import URL, cells_differ, has_column, header_of, is_skipped
 
 if TYPE_CHECKING:
@@ -103,17 +105,21 @@ def captures_in(file: BinaryIO) -> "pa.Table":
         stream = _unzipped(file)
         start = stream.peek(len(_ARROW))
         if start.startswith(_PARQUET):
-            found = pq.ParquetFile(io.BytesIO(stream.read()))
-            return found.read(columns=[name for name in found.schema_arrow.names if name in CAPTURE_COLUMNS])
-        if start.startswith((_ARROW, _ARROW_STREAM)):
+            table = pq.ParquetFile(io.BytesIO(stream.read())).read(columns=[*CAPTURE_COLUMNS])
+        elif start.startswith((_ARROW, _ARROW_STREAM)):
             opened = pa.ipc.open_file if start.startswith(_ARROW) else pa.ipc.open_stream
             table = opened(stream.read()).read_all()
-            return table.select([name for name in table.column_names if name in CAPTURE_COLUMNS])
-        with io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
-            return _table(_rows(_lines(text, file.name)))
-    except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error, csv.Error, pa.ArrowException) as error:
-        message = f"{file.name} contains no captures as JSON, JSON lines, CDXJ, CSV, Parquet or Arrow: {error}"
-        raise QueryError(message) from error
+            table = table.select([name for name in table.column_names if name in CAPTURE_COLUMNS])
+        else:
+            with io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
+                table = _table(_rows(_lines(text, file.name)))
+        table.validate(full=True)  # Arrow's format is read as it is: a wrong offset can end the process
+        for name in table.column_names:
+            check_years(table.column(name))  # KeyError: there are two of this name
+    except (ValueError, KeyError, RecursionError, EOFError, OSError, zlib.error, csv.Error, pa.ArrowException) as error:
+        message = f"{file.name} contains no captures as JSON, JSON lines, CDXJ, CSV, Parquet or Arrow"
+        raise QueryError(f"{message}: {first_paragraph(error)}") from error
+    return table
 
 
 def _rows(text: Iterator[str]) -> Iterator[Mapping[str, Any]]:

@@ -19,7 +19,7 @@ from catalogue.cli.options import SUFFIXES, format_for
 from catalogue.cli.tables import table
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError
-from catalogue.formatting import json_text
+from catalogue.formatting import json_text, printable_lines
 from catalogue.parquet.arrow_arrays import texts, without_zones
 from catalogue.store.locks import locked
 
@@ -86,7 +86,7 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
         if output is None or _is_stdout(output):
             stack.enter_context(named("standard output"))
             stack.callback(sys.stdout.buffer.flush)
-            file: IO[bytes] = sys.stdout.buffer
+            file: Any = _Terminal() if output is None and sys.stdout.isatty() else sys.stdout.buffer
         elif output.exists() and not output.is_file():  # a device or a pipe cannot be replaced, only written to
             file = stack.enter_context(output.open("wb"))
         else:
@@ -94,6 +94,13 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
         if output is not None and output.suffix == ".gz":
             file = cast("IO[bytes]", stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)))
         yield file
+
+
+class _Terminal:
+    """Standard output, for text whose control characters would change the terminal."""
+
+    def write(self, text: bytes) -> int:
+        return sys.stdout.buffer.write(printable_lines(text.decode()).encode())
 
 
 def _is_stdout(path: Path) -> bool:

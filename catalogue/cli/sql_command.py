@@ -205,7 +205,8 @@ def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
     elif format_ == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows(["" if to_json(value) is None else _text(value) for value in row] for row in rows)
+        show = printable_lines if sys.stdout.isatty() else str
+        writer.writerows(["" if to_json(value) is None else show(_text(value)) for value in row] for row in rows)
     else:
         for row in rows:
             as_json(dict(zip(names, row, strict=True)))

@@ -235,13 +235,17 @@ def parse_collinfo(data: bytes) -> dict[str, Crawl]:
     except (ValueError, RecursionError) as error:
         raise BadManifest(f"the list of crawls is not JSON ({error}); try again") from error
     crawls = {
-        item["id"]: Crawl(item["id"], str(item.get("name") or ""), _time(item.get("from")), _time(item.get("to")))
+        item["id"]: Crawl(item["id"], _text(item.get("name") or ""), _time(item.get("from")), _time(item.get("to")))
         for item in (items if isinstance(items, list) else [])
         if isinstance(item, dict) and isinstance(item.get("id"), str) and _NAME.fullmatch(item["id"])
     }
     if not crawls:
         raise BadManifest("the list of crawls lists no crawl")
     return {name: crawls[name] for name in newest_first(crawls)}
+
+
+def _text(value: object) -> str:
+    return str(value).encode(errors="replace").decode()  # lone surrogates cannot be stored
 
 
 def _time(text: object) -> datetime | None:

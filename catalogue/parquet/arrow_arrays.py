@@ -134,6 +134,15 @@ def without_zones(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
+def check_years(column: pa.ChunkedArray) -> None:
+    """Raise ValueError for times outside of the years 1 to 9999, which Python cannot represent."""
+    try:
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            pc.min_max(column.cast(pa.timestamp("ms"), safe=False)).as_py()
+    except OverflowError as error:
+        raise ValueError("a time is not in the years 1 to 9999") from error
+
+
 def least_and_greatest(keys: pa.BinaryArray) -> tuple[bytes, bytes] | None:
     """Return the least and the greatest key; None if all are null."""
     if len(keys) < _FEW:

@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
+from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.errors import BadFooter, BadPageIndex
-from catalogue.parquet.arrow_arrays import integer, least_and_greatest, positions
+from catalogue.parquet.arrow_arrays import check_years, integer, least_and_greatest, positions
 from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.page_headers import PageHeader, check_headers, page_header, page_headers
 from catalogue.parquet.splice import (
@@ -242,13 +243,15 @@ def valid(rows: pa.Table, bundle: Bundle, columns: Collection[str] | None = None
     """Return rows after checking some columns, or all.
 
     Raises:
-        BadFooter: if a text is not UTF-8.
+        BadFooter: if a text is not UTF-8, or a time of Common Crawl is outside of the years 1 to 9999.
     """
     for name in rows.column_names:
         if columns is None or name in columns:
             try:
                 rows.column(name).validate(full=True)
-            except pa.ArrowInvalid as error:
+                if rows.column(name).type == SCHEMA.field("fetch_time").type:
+                    check_years(rows.column(name))
+            except ValueError as error:  # pa.ArrowInvalid is one
                 raise BadFooter(f"{bundle.where}, column {name}: {' '.join(str(error).split())}") from error
     return rows
 

@@ -40,7 +40,7 @@ _PAGE = re.compile(rb"\s*<(?:!doctyp|(?:html|head|body|\?xml|error)\b)", re.IGNO
 _BINARY = re.compile(r"[\x00-\x08]")
 _LENGTH = re.compile("[0-9]{1,18}")
 _LONGEST_PAUSE = 1800.0
-"""Seconds that are waited at most for a quota."""
+"""Seconds that a host can make clients wait, by a quota or otherwise."""
 
 _NO_CODING = {"", "identity", "aws-chunked"}
 """Values of ``Content-Encoding`` that leave the bytes as they are; the last is left from uploads to S3.
@@ -287,9 +287,10 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Return ``Retry-After`` in seconds (RFC 9110, section 10.2.3); a date is relative to ``Date``."""
     text = headers.get("retry-after", "")
     if _LENGTH.fullmatch(text):
-        return float(text)
+        return min(float(text), _LONGEST_PAUSE)
     with suppress(LookupError, TypeError, ValueError, OverflowError):
-        return max(0.0, (parsedate_to_datetime(text) - parsedate_to_datetime(headers["date"])).total_seconds())
+        seconds = (parsedate_to_datetime(text) - parsedate_to_datetime(headers["date"])).total_seconds()
+        return min(max(0.0, seconds), _LONGEST_PAUSE)
     return None
 
 

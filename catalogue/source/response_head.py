@@ -55,6 +55,12 @@ class HeadResponse(HTTPResponse):
         keeps = "close" not in connection if self.version > 10 else "keep-alive" in connection  # noqa: PLR2004
         self.will_close = not keeps or (self.length is None and not self.chunked)
 
+    def _read_next_chunk_size(self) -> int:
+        size: int = super()._read_next_chunk_size()  # type: ignore[misc] # which takes -1 for a body without an end
+        if size < 0:
+            raise HTTPException("a chunk has a negative size")
+        return size
+
     @property
     def length_remaining(self) -> int | None:
         """Return what a pool logs."""

@@ -123,7 +123,8 @@ class S3Source:
                 f"{self.url} needs AWS credentials, but there are none ({type(error).__name__}); set them up "
                 "(aws configure), or use the default source, which needs none"
             ) from error
-        except (BotoCoreError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        # RuntimeError: the SDK cannot parse a header, or the error in a body is nested too deeply.
+        except (BotoCoreError, aiohttp.ClientError, TimeoutError, OSError, ValueError, RuntimeError) as error:
             reason = error.kwargs.get("error", error) if isinstance(error, BotoCoreError) else error
             if isinstance(reason, CatalogueError):
                 raise
@@ -137,11 +138,16 @@ async def _read(response: Any, request: Request) -> Response:  # noqa: ANN401 - 
     meta = response["ResponseMetadata"]
     status, headers = meta["HTTPStatusCode"], meta["HTTPHeaders"]
     limit = request.max_length + 1 if request.is_expected(status, headers) else EXCERPT
-    received = bytearray()
     async with (body := response["Body"]):  # aiobotocore 2 would bind the response of aiohttp
-        while len(received) < limit and (piece := await body.read(limit - len(received))):
-            received += piece
+        received = await _start_of(body, limit)
     return request.read(status, headers, BytesIO(received).read)
+
+
+async def _start_of(body: Any, limit: int) -> bytes:  # noqa: ANN401 - of the SDK or aiohttp
+    received = bytearray()
+    while len(received) < limit and (piece := await body.read(limit - len(received))):
+        received += piece
+    return bytes(received)
 
 
 def _failure(request: Request, error: BaseException) -> Unreachable:
@@ -156,7 +162,7 @@ class _Session(AIOHTTPSession):  # type: ignore[misc] # it has no types
 
     async def _get_session(self, proxy: str | None) -> aiohttp.ClientSession:
         session: aiohttp.ClientSession = await super()._get_session(proxy)
-        session._middlewares = (_refuse_redirects, _send_once)  # noqa: SLF001 - the SDK has no argument for it
+        session._middlewares = (_limit_errors, _send_once)  # noqa: SLF001 - the SDK has no argument for it
         return session
 
 
@@ -167,13 +173,15 @@ class _Redirect(Exception):
         self.location = location
 
 
-async def _refuse_redirects(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Raise an error for redirects; the SDK finds the region of a bucket without them."""
+async def _limit_errors(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Raise an error for redirects, and cut the bodies of other errors, all of which the SDK would read."""
     response = await send(request)
     location = response.headers.get("Location")
     if 300 <= response.status < 400 and location:  # noqa: PLR2004
         response.close()
         raise _Redirect(response.status, location)
+    if response.status >= 300:  # noqa: PLR2004
+        response._body = await _start_of(response.content, 8 * EXCERPT)  # noqa: SLF001 - there is no argument for it
     return response
 
 

@@ -26,7 +26,17 @@ from catalogue.check.doctor import Diagnosis, Observation
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import Unreachable
 from catalogue.export.exports import Exported
-from catalogue.formatting import ReprMixin, closest_name, duration, join_first, plural, printable, size, to_json
+from catalogue.formatting import (
+    ReprMixin,
+    closest_name,
+    duration,
+    join_first,
+    plural,
+    printable,
+    printable_lines,
+    size,
+    to_json,
+)
 from catalogue.harvest.backfill import Backfill
 from catalogue.harvest.harvest import Harvested
 from catalogue.harvest.snapshot import Pulled
@@ -47,6 +57,7 @@ from tests.support.amounts import EXAMPLES
         *((plural(count, "file"), text) for count, text in ((1, "1 file"), (0, "0 files"), (90_000, "90,000 files"))),
         *zip(map(duration, (0.25, 30, 600, 36_000)), ("0.25 s", "30 s", "10 min", "10 h"), strict=True),
         (join_first("ab"), "a, b"),
+        (printable_lines("a\tb\r\nc\u3000\xa0\x1b[2J\u202e"), "a\tb\nc\u3000\xa0\ufffd[2J\ufffd"),
         (join_first("abcde"), "a, b, c and 2 more"),
     ],
 )

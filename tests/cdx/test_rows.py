@@ -222,6 +222,7 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "a huge offset": (line(offset="9" * 20), "invalid offset"),
     "another crawl": (line(filename=FILE.replace("2022-33", "2022-27")), f"not one of {CRAWL}"),
     "a file of no subset": (line(filename=FILE.replace("/warc/", "/wat/")), f"not one of {CRAWL}"),
+    "year 0": (at("00000816185132"), "invalid key, time or text"),
     "month 0": (at("20220016185132"), "invalid key, time or text"),
     "month 13": (at("20221316185132"), "invalid key, time or text"),
     "day 0": (at("20220800185132"), "invalid key, time or text"),

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.amounts import in_part, in_soak
@@ -50,6 +52,17 @@ def left_on_screen(seen: str) -> list[str]:
         elif part != "\r" and not part.startswith("\x1b"):
             lines[row] += part
     return lines[:-1] if lines[-1] == "" else lines
+
+
+def test_values_from_outside_do_not_change_the_terminal(command: Command, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"key": ["a"], "b": ["\x1b[2J\x9b2J\u202e end"]}), tmp_path / "x.parquet")
+    here = Command(command.data, str(tmp_path), command.home)
+    assert here("harvest", "--table", "ours", "--key", "key", "x.parquet").status == 0
+    sql = ["sql", "select chr(27) || '[2J end' as b", "--format", "csv"]
+    for words in (sql, *(["query", "a", "--format", each] for each in ("csv", "tsv", "jsonl"))):
+        seen = on_a_terminal(here, *words, "--table", "ours")
+        assert " end" in seen
+        assert not re.search("\x1b\\[2J|[\x9b\u202e]", seen)
 
 
 @in_part(2)

@@ -275,6 +275,11 @@ def test_reads_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tupl
         (b"https://example.com/\n", "nor a header with columns"),
         (b"a,b\n1,2\n", "nor a header with columns"),
         (b'\n{"offset": 5}\n\ncom,example)/ 20220101000000 {"url": "cut', "line 4 is not JSON: Unterminated"),
+        (arrow_stream(pa.table({"url": ["abcdef"]})).replace(b"abcdef", b"abcde\xff"), "Invalid UTF8"),
+        (arrow_stream(pa.table({"url": ["a"]})).replace(b"\1\0\0\0a", b"\0\0\0\xf0a"), "offset"),
+        (arrow_stream(pa.table({"fetch_time": pa.array([1 << 48], pa.timestamp("ms"))})), "years 1 to 9999"),
+        (arrow_stream(pa.table([["a"], ["b"]], ["url", "url"])), "exists 2 times"),
+        (b"PAR1" + bytes(24) + b"\x14\0\0\0PAR1", "deserialize thrift"),
     ],
 )
 def test_rejects_files_that_are_not_lists_of_captures(tmp_path: Path, text: bytes, message: str) -> None:

@@ -99,6 +99,7 @@ def test_missing_bytes_are_an_error(tmp_path: Path) -> None:
 
 def test_errors_name_the_column(tmp_path: Path) -> None:
     wrong = {"fetch_status": pa.array([100_000] * ROWS, pa.int32()), "warc_record_offset": pa.array(["x"] * ROWS)}
+    wrong["fetch_time"] = pa.array([1 << 48] * ROWS, pa.timestamp("ms", "UTC"))  # the year 10889
     with harvested(tmp_path, rows(**wrong)) as cat:
         for name in wrong:
             with pytest.raises(BadFooter, match=f"row group 0, column {name}"):

@@ -129,11 +129,13 @@ def test_416_means_empty_shrunk_or_wrong_range(
         ({}, None),
         ({"retry-after": "120"}, 120),
         ({"retry-after": "0"}, 0),
+        ({"retry-after": "9" * 18}, 1800),  # one of several hosts would never be used again
         *(({"retry-after": text}, None) for text in ("-1", "1.5", "٣", "9" * 400, "soon")),
         ({"retry-after": "Wed, 21 Oct 2015 07:30:00 GMT", "date": "Wed, 21 Oct 2015 07:28:00 GMT"}, 120),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "Wed, 21 Oct 2015 07:30:00 GMT"}, 0),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 -0000", "date": "Wed, 21 Oct 2015 07:28:00 GMT"}, None),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "today"}, None),
+        ({"retry-after": "Wed, 21 Oct 9999 07:28:00 GMT", "date": "Wed, 21 Oct 2015 07:28:00 GMT"}, 1800),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, None),
         ({"retry-after": "Wed, 99 Oct 99999 07:28:00 GMT", "date": "Wed, 21 Oct 2015 07:28:00 GMT"}, None),
     ],

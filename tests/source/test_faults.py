@@ -141,6 +141,7 @@ def test_slow_responses_time_out(protocol: str) -> None:
 
 def test_oversized_responses_use_little_memory() -> None:
     kinds = [Kind.LONG_BODY, Kind.ENDLESS, Kind.GZIP_BOMB, Kind.MANY_HEADERS, Kind.HUGE_HEADER, Kind.WHOLE_FILE]
+    kinds += [Kind.NEGATIVE_CHUNK]
     faults = [quick(kind, excess=1 << 30, variant=variant) for kind in kinds for variant in range(3)]
     with Served("http", {"huge": bytes(64 << 20)}).open() as served:
         served.script(*faults)

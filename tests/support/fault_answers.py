@@ -19,6 +19,7 @@ _S3_ERRORS = {
     Kind.SLOW_DOWN: (503, "SlowDown"),
     Kind.RETRY_AFTER: (503, "SlowDown"),
     Kind.SERVER_ERROR: (500, "InternalError"),
+    Kind.NESTED_ERROR: (502, f"{1100 * '<a>'}{1100 * '</a>'}"),
     Kind.DENIED: (403, "AccessDenied"),
     Kind.NOT_FOUND: (404, "NoSuchKey"),
 }
@@ -136,6 +137,8 @@ def _answer_without_file(fault: Fault, request: Request) -> Answer | None:
         return right_answer(request, Content(0, '"empty"', 0.0, lambda _, __: b""))
     if fault.kind is Kind.XML_IN_200:
         return replace(_s3_error(500, "InternalError" if fault.variant % 2 else "SlowDown"), status=200)
+    if fault.kind is Kind.ENDLESS_ERROR:
+        return replace(Answer(502, {}, _filler(fault.excess)).in_chunks(), ending="fin")
     if fault.kind in {Kind.REDIRECT_HERE, Kind.REDIRECT_AWAY}:
         path = quote(request.path, errors="surrogateescape")
         target = fault.target if "{path}" in fault.target else f"{fault.target.rstrip('/')}/{{path}}"
@@ -181,6 +184,8 @@ def _damaged(fault: Fault, right: Answer, content: Content, start: int, end: int
             return (too_long.in_chunks(), closed, announced)[variant % 3]
         case Kind.ENDLESS:
             return replace(too_long.in_chunks(), ending="fin")
+        case Kind.NEGATIVE_CHUNK:
+            return replace(too_long.in_chunks(), body=chain([b"-1\r\n"], too_long.body), chunked=False, ending="fin")
         case Kind.GZIP_BOMB:
             body = gzip.compress(bytes(MIB)) * max(1, fault.excess // MIB)  # many gzip members
             return replace(partial.plus(Content_Encoding="gzip", Content_Length=str(len(body))), body=[body])

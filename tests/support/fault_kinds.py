@@ -22,6 +22,7 @@ class Kind(Enum):
     CHUNKED_CUT = "chunked-cut"  # a chunked body without its last chunks
     LONG_BODY = "long-body"  # ``excess`` bytes more than Content-Range states; the framing depends on ``variant``
     ENDLESS = "endless"  # the same, chunked and without an end
+    NEGATIVE_CHUNK = "negative-chunk"  # the same in a chunk of -1 bytes
     GZIP_BOMB = "gzip-bomb"  # Content-Encoding gzip; a small body that inflates to ``excess`` bytes
     HUGE_HEADER = "huge-header"  # one header of 1 MiB
     MANY_HEADERS = "many-headers"  # 200,000 headers
@@ -50,6 +51,8 @@ class Kind(Enum):
     NOT_FOUND = "not-found"
     UNSATISFIABLE = "unsatisfiable"  # 416 for a valid range
     SERVER_ERROR = "server-error"
+    NESTED_ERROR = "nested-error"  # 502, XML of 1,100 levels
+    ENDLESS_ERROR = "endless-error"  # 502 with a body of ``excess`` bytes
     REDIRECT_HERE = "redirect-here"  # 301, 302, 307 or 308 to the same path with a query
     REDIRECT_AWAY = "redirect-away"  # the same to ``target``, in which {path} stands for the path
 

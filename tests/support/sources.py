@@ -32,7 +32,8 @@ SHORT_TIMEOUTS = Timeouts(connect=10.0, silence=2.0, total=3.0)
 _BY_ERROR: dict[type[Exception] | None, list[Kind]] = {
     errors.Unreachable: [
         *(Kind.CUT_FIN, Kind.CUT_RST, Kind.DISCONNECT, Kind.SILENT, Kind.DRIP_BODY, Kind.DRIP_HEADERS),
-        *(Kind.CHUNKED_CUT, Kind.HUGE_HEADER, Kind.MANY_HEADERS, Kind.SERVER_ERROR),
+        *(Kind.CHUNKED_CUT, Kind.HUGE_HEADER, Kind.MANY_HEADERS, Kind.NEGATIVE_CHUNK, Kind.SERVER_ERROR),
+        *(Kind.NESTED_ERROR, Kind.ENDLESS_ERROR),
     ],
     errors.WrongLength: [Kind.CLOSE_DELIMITED, Kind.LONG_BODY, Kind.ENDLESS],
     errors.WrongRange: [
