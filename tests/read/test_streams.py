@@ -16,6 +16,7 @@ import pytest
 
 import catalogue
 from catalogue import Captures, Catalogue
+from catalogue.demo import Miniature
 from catalogue.errors import CatalogueError, IncompleteAnswer
 from catalogue.settings import Settings
 from tests.support.amounts import in_part
@@ -149,3 +150,12 @@ def test_incomplete_streams_warn(settings: Settings, tmp_path: Path, mirror: Pat
         for engine in ("in-memory", "streaming"):
             with pytest.warns(IncompleteAnswer, match="not harvested"):
                 frame.collect(engine=engine)
+
+
+def test_dask_does_not_decode_bytes(miniature: Miniature, tmp_path: Path) -> None:
+    with catalogue.open(tmp_path, source=miniature.folder) as cat:
+        found = cat.captures("*.example.com", crawls="latest")
+        here, there = found.to_pandas(), found.to_dask().compute(scheduler="synchronous")
+    column = "warc_record_id"
+    assert here.dtypes[column] == there.dtypes[column]
+    assert sorted(here[column]) == sorted(there[column]) > [b""]
