@@ -1,11 +1,11 @@
 """Streams of rows."""
 
 import atexit
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from threading import RLock
-from typing import TypeVar
-from weakref import WeakSet
+from typing import Any, TypeVar
 
 from catalogue.errors import CatalogueError, SourceError
 from catalogue.source.byte_ranges import FileVersion
@@ -19,6 +19,8 @@ BATCH_BYTES = 64 << 20
 
 _LAST_WAIT = 10.0
 """Seconds that the end of the process waits for a stream."""
+_LAST_ITEM = 0.05
+"""Seconds in which a thread that reads ahead asks for another item, and ends because there is none."""
 
 
 class Turns:
@@ -29,12 +31,12 @@ class Turns:
         self.ended = False
 
 
-_used: WeakSet[Turns] = WeakSet()
+_open: dict[Generator[Any, None, None], Turns] = {}
 
 
 def in_turns(items: Generator[T, None, None], turns: Turns) -> Generator[T, None, None]:
     """Yield the items of a generator, one stream with the same ``turns`` at a time."""
-    _used.add(turns)
+    _open[items] = turns
     try:
         while True:
             with turns.lock:
@@ -47,15 +49,17 @@ def in_turns(items: Generator[T, None, None], turns: Turns) -> Generator[T, None
     finally:
         with turns.lock:
             items.close()
+        del _open[items]
 
 
 @atexit.register
 def _end() -> None:
-    """Wait for polars' threads that read ahead: one that returns to Python during shutdown aborts the process."""
-    for turns in list(_used):
+    """Wait for threads of polars and DuckDB that read ahead: one that returns to Python during shutdown blocks it."""
+    for turns in list(_open.values()):
         turns.ended = True
         if turns.lock.acquire(timeout=_LAST_WAIT):
             turns.lock.release()
+        time.sleep(_LAST_ITEM)
 
 
 @dataclass(frozen=True, slots=True)
