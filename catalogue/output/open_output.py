@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import partial
+from io import TextIOBase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, TypeAlias
@@ -128,8 +129,8 @@ def open_output(
 
 
 def _check_stream(output: object, format_: RecordFormat) -> None:
-    if not hasattr(output, "write"):
-        raise QueryError(f"invalid output {output!r:.100}; use a path, a URL or an open file")
+    if not hasattr(output, "write") or isinstance(output, TextIOBase):
+        raise QueryError(f"invalid output {output!r:.100}; use a path, a URL or an open binary file")
     if format_.name in {"payload", "parquet"}:
         raise QueryError("only warc, text and metadata can be written to a stream; choose one of them, or give a file")
 
