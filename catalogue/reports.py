@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from catalogue.query.literals import with_literals
+from catalogue.read.dataframes import frame_of
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
 from catalogue.store.stored_lists import list_file
@@ -22,7 +23,7 @@ def sql_rows(session: Session, sql: str, *parameters: object) -> list[dict[str, 
 
 def frame(session: Session, sql: str, *parameters: object) -> "pd.DataFrame":
     with session.database() as connection:
-        return connection.execute(sql, list(parameters)).df()
+        return frame_of(connection.execute(sql, list(parameters)).to_arrow_table())
 
 
 def crawl_rows(session: Session) -> list[dict[str, Any]]:
