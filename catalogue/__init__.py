@@ -44,8 +44,7 @@ _HOMES = {
     "open": "catalogue",
     "url_surtkey": "surt",
 }
-_MODULES = ("errors", "settings")
-"""They need no import of their own, as type checkers assume."""
+_MODULES = ("errors", "settings")  # type checkers accept them without an import of their own
 
 __all__ = [
     "Captures",

@@ -35,11 +35,7 @@ def frame_of(table: pa.Table) -> "pd.DataFrame":
 
 
 def polars_frame(table: pa.Table) -> "pl.DataFrame":
-    """Convert to polars.
-
-    Raises:
-        QueryError: if polars is not installed.
-    """
+    """Convert to polars; raise QueryError if it is not installed."""
     check_polars()
     import polars as pl  # noqa: PLC0415 - an extra
 

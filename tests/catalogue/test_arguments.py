@@ -40,7 +40,7 @@ NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all
             "join",
             [[{"url": "a.is"}]],
             {},
-            "the list cannot be read as a table: Expected bytes, got a 'dict' object; pass a path, a table, or texts",
+            "the list cannot be read as a table: Expected bytes, got a 'dict' object; use texts or a table",
         ),
         ("fetch", [[], "a.jsonl"], {"main_content": "no"}, "invalid main_content 'no'; use True or False"),
         ("sample", ["*.example.com", 5], {}, "invalid captures '*.example.com'; use those of captures()"),
