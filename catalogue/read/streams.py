@@ -4,7 +4,7 @@ import atexit
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from threading import RLock
+from threading import Event, RLock
 from typing import Any, TypeVar
 
 from catalogue.errors import CatalogueError, SourceError
@@ -23,31 +23,24 @@ _LAST_ITEM = 0.05
 """Seconds in which a thread that reads ahead asks for another item, and ends because there is none."""
 
 
-class Turns:
-    """Lets one stream of a session read at a time, in whichever thread takes its next item."""
-
-    def __init__(self) -> None:
-        self.lock = RLock()
-        self.ended = False
+_open: dict[Generator[Any, None, None], RLock] = {}
+_ending = Event()
 
 
-_open: dict[Generator[Any, None, None], Turns] = {}
-
-
-def in_turns(items: Generator[T, None, None], turns: Turns) -> Generator[T, None, None]:
-    """Yield the items of a generator, one stream with the same ``turns`` at a time."""
+def in_turns(items: Generator[T, None, None], turns: RLock) -> Generator[T, None, None]:
+    """Yield the items of a generator, one stream with the same ``turns`` at a time, in whichever thread takes them."""
     _open[items] = turns
     try:
         while True:
-            with turns.lock:
-                if turns.ended:
+            with turns:
+                if _ending.is_set():
                     raise SourceError("the process ends while a result is read")
                 item = next(items, None)
             if item is None:
                 return
             yield item
     finally:
-        with turns.lock:
+        with turns:
             items.close()
         del _open[items]
 
@@ -55,10 +48,10 @@ def in_turns(items: Generator[T, None, None], turns: Turns) -> Generator[T, None
 @atexit.register
 def _end() -> None:
     """Wait for threads of polars and DuckDB that read ahead: one that returns to Python during shutdown blocks it."""
+    _ending.set()
     for turns in list(_open.values()):
-        turns.ended = True
-        if turns.lock.acquire(timeout=_LAST_WAIT):
-            turns.lock.release()
+        if turns.acquire(timeout=_LAST_WAIT):
+            turns.release()
         time.sleep(_LAST_ITEM)
 
 
