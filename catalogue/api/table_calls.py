@@ -89,9 +89,11 @@ class TableCalls:
     def column_chunks(self, crawl: CrawlWords) -> pd.DataFrame:
         """Return the view ``column_chunks``: every column chunk of stored crawls."""
         from catalogue.export.ducklake_sql import add_column_chunks
+        from catalogue.selection import select_stored
 
-        add_column_chunks(self.session, crawl)
-        return self._view("column_chunks", crawl)
+        chosen = select_stored(self.session, crawl)  # once, since it may be a generator
+        add_column_chunks(self.session, chosen)
+        return self._view("column_chunks", chosen)
 
     def _view(self, name: str, crawl: CrawlWords | None) -> pd.DataFrame:
         from catalogue.reports import frame

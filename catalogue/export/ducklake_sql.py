@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from catalogue.commoncrawl.crawls import CrawlWords, newest_first, subset_place
+from catalogue.commoncrawl.crawls import newest_first, subset_place
 from catalogue.errors import CatalogueError, QueryError, warn
 from catalogue.export.ducklake_tables import backend_of
 from catalogue.formatting import join_first
@@ -36,7 +36,7 @@ _BLOCKS = re.compile(r"\bblocks\b", re.IGNORECASE)
 _WHEEL = "duckdb_extension_{}"
 
 
-def add_column_chunks(session: Session, crawls: CrawlWords) -> None:
+def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
     """Fill the view ``column_chunks`` for crawls; it has no others, so that it is small."""
     requested = set(select_stored(session, crawls))
     with session.database() as connection:
