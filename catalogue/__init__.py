@@ -44,6 +44,7 @@ _HOMES = {
     "open": "catalogue",
     "url_surtkey": "surt",
 }
+_MODULES = ("errors", "settings")  # type checkers accept them without an import of their own
 
 __all__ = [
     "Captures",
@@ -64,6 +65,8 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands fo
     """Import a public name when it is first used."""
     if name == "__version__":
         return import_module("catalogue.settings").package_version()
+    if name in _MODULES:
+        return import_module(f"catalogue.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'catalogue' has no attribute {name!r}")
     return getattr(import_module(f"catalogue.{_HOMES[name]}"), name)
@@ -75,4 +78,4 @@ def load_ipython_extension(shell: Any) -> None:  # noqa: ANN401 - an Interactive
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, "__version__", *_MODULES]

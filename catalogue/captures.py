@@ -15,6 +15,7 @@ from catalogue.plan.crawl_plan import CrawlPlan
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.question import Question
 from catalogue.progress import Progress
+from catalogue.query.arguments import row_limit
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.resolved_query import schema_of
 from catalogue.read.dataframes import dask_frame, frame_of, polars_frame
@@ -122,7 +123,7 @@ class Captures(ReprMixin):
 
     @property
     def complete(self) -> bool:
-        """Whether all files that may match are stored; otherwise rows may be missing."""
+        """Whether everything that may match can be read; otherwise rows may be missing."""
         return not self.plan.missing
 
     def fetch_indexes(self, *, report: Callable[[Progress], None] | None = None) -> ReadPlan:
@@ -158,6 +159,7 @@ class Captures(ReprMixin):
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns of the result with their types."""
         query = self.question.query.counting if self._counts else self.question.query
         schema = schema_of(query, query.columns)
         return pa.schema([schema.field(name) for name in self._distinct.columns]) if self._distinct else schema
@@ -175,8 +177,7 @@ class Captures(ReprMixin):
 
     def head(self, n: int = 5) -> "pd.DataFrame":
         """Return the first rows as a DataFrame; reading stops when they are found."""
-        if not hasattr(n, "__index__") or n < 0:
-            raise QueryError(f"invalid number of rows {n!r:.100}; use 0 or more")
+        n = row_limit(n)
         if self._distinct:
             return replace(self, _distinct=self._distinct.limited(n)).to_pandas()
         return replace(self, question=self.question.limited(n)).to_pandas()

@@ -3,7 +3,10 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from catalogue.query.literals import with_literals
+from catalogue.read.dataframes import frame_of
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
 from catalogue.store.stored_lists import list_file
@@ -21,8 +24,12 @@ def sql_rows(session: Session, sql: str, *parameters: object) -> list[dict[str, 
 
 
 def frame(session: Session, sql: str, *parameters: object) -> "pd.DataFrame":
+    """Return rows as a DataFrame with times in UTC, as ``to_pandas`` of captures has them."""
     with session.database() as connection:
-        return connection.execute(sql, list(parameters)).df()
+        table = connection.execute(sql, list(parameters)).to_arrow_table()
+    zoned = {pa.timestamp("us"): pa.timestamp("us", "UTC")}
+    schema = pa.schema([(field.name, zoned.get(field.type, field.type)) for field in table.schema])
+    return frame_of(table.cast(schema))
 
 
 def crawl_rows(session: Session) -> list[dict[str, Any]]:

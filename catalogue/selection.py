@@ -359,7 +359,7 @@ def select_stored(
     return newest_first([*named, *(select_crawls(others, stored) if others else ())])
 
 
-def select_one(session: Session, word: str) -> str:
+def select_one(session: Session, word: CrawlWords) -> str:
     """Return the one stored crawl that a word selects.
 
     Raises:

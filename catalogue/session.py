@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory, mkdtemp
+from threading import RLock
 from typing import TYPE_CHECKING, NoReturn
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
@@ -17,7 +18,6 @@ from catalogue.errors import QueryError
 from catalogue.plan.requests import Cost
 from catalogue.progress import Bars, Report
 from catalogue.progress import bars as bars_of
-from catalogue.read.streams import Turns
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.source.cache import CachedSource, RangeCache, SharedSource
 from catalogue.source.observe import Observer, RequestLimit
@@ -66,7 +66,7 @@ class Session:
     limit: RequestLimit | None = None
     data: Path = field(init=False)
     store_path: Path = field(init=False)
-    turns: Turns = field(default_factory=Turns, init=False)
+    turns: RLock = field(default_factory=RLock, init=False)
     _shared: dict[str, PoliteSource | CachedSource] = field(default_factory=dict)
     """The sources of the session that shares them, by the names of the properties."""
     _copied_database: Path | None = None

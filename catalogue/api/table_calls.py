@@ -86,12 +86,14 @@ class TableCalls:
         """Return the view ``pages``: pages of the key column whose index is stored."""
         return self._view("pages", crawl)
 
-    def column_chunks(self, crawl: str) -> pd.DataFrame:
-        """Return the view ``column_chunks``: every column chunk of a crawl."""
+    def column_chunks(self, crawl: CrawlWords) -> pd.DataFrame:
+        """Return the view ``column_chunks``: every column chunk of stored crawls."""
         from catalogue.export.ducklake_sql import add_column_chunks
+        from catalogue.selection import select_stored
 
-        add_column_chunks(self.session, [crawl])
-        return self._view("column_chunks", crawl)
+        chosen = select_stored(self.session, crawl)  # once, since it may be a generator
+        add_column_chunks(self.session, chosen)
+        return self._view("column_chunks", chosen)
 
     def _view(self, name: str, crawl: CrawlWords | None) -> pd.DataFrame:
         from catalogue.reports import frame
@@ -101,8 +103,8 @@ class TableCalls:
         sql = f"SELECT * FROM {name} WHERE $1 IS NULL OR list_contains($1::VARCHAR[], crawl) ORDER BY ALL"  # noqa: S608
         return frame(self.session, sql, chosen)
 
-    def plot(self, crawl: str) -> Picture:
-        """Draw the files of a stored crawl and their row groups along its keys, as SVG.
+    def plot(self, crawl: CrawlWords) -> Picture:
+        """Draw the files of one stored crawl and their row groups along its keys, as SVG.
 
         Raises:
             QueryError: if the crawl is not stored, or several are selected.

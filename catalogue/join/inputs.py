@@ -129,7 +129,7 @@ def read_once(keys: Input) -> "str | Path | pa.Table":
     except (pa.ArrowException, UnicodeError, ValueError, TypeError) as error:
         if isinstance(error, QueryError):
             raise
-        raise QueryError(f"the {what} cannot be read as a table: {_short(error)}") from error
+        raise QueryError(f"the {what} cannot be read as a table: {_short(error)}; use texts or a table") from error
 
 
 def _short(error: BaseException) -> str:

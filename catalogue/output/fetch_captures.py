@@ -1,7 +1,6 @@
 """Fetch the records of captures, one by one or into an output, by threads or by workers."""
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing
 from dataclasses import replace
@@ -52,7 +51,7 @@ _Records = tuple[list[EncodedRecord | FailedRecord], list[Capture]]
 """Encoded records of a task, and captures left out to keep the result small."""
 
 SomeCaptures: TypeAlias = "Captures | Sample | pa.Table | pd.DataFrame | Iterable[Capture | Mapping[str, Any]]"
-"""Captures, a sample, a table or DataFrame with the columns of the index or of a CDX server, or such rows."""
+"""Captures, a sample, a table, DataFrame or DuckDB relation with columns of the index or a CDX server, or such rows."""
 
 
 def iterate_records(session: Session, captures: SomeCaptures) -> Iterator[Record]:
@@ -245,15 +244,16 @@ def _rows(captures: SomeCaptures) -> Iterator[object]:
     if (answer := _answer(captures)) is not None:
         names = list(record_columns(answer.schema.names).values())
         yield from _rows_of(batch.select(names) for batch in answer.batches())
-    elif (arrow := sys.modules.get("pyarrow")) and isinstance(captures, arrow.Table):
-        names = list(record_columns(frame.schema.names).values())
-        yield from _rows_of(frame.select(names).to_batches(_ROWS))
     elif hasattr(captures, "iloc") and hasattr(captures, "columns"):
         names = list(record_columns(frame.columns).values())
         for start in range(0, len(frame), _ROWS):
             yield from frame[names].iloc[start : start + _ROWS].to_dict("records")
-    elif hasattr(captures, "iter_rows"):  # of polars
-        yield from frame.iter_rows(named=True)
+    elif hasattr(captures, "columns") and hasattr(captures, "__arrow_c_stream__"):  # of Arrow, polars or DuckDB
+        from pyarrow import RecordBatchReader
+
+        table = RecordBatchReader.from_stream(captures).read_all()
+        names = list(record_columns(table.schema.names).values())
+        yield from _rows_of(table.select(names).to_batches(_ROWS))
     elif isinstance(captures, Iterable):
         yield from captures
     else:

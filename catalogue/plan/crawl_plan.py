@@ -87,11 +87,11 @@ class PlannedRowGroup:
     """A lower bound of the keys that may match."""
     rows: tuple[range, ...]
     """The rows that may match, as ascending runs."""
-    columns: tuple[ColumnRead, ...]
+    columns: tuple[ColumnRead, ...] = field(repr=False)
     """The key first, unless it need not be read."""
     key_bounds: Bounds | None
     """Bounds of the keys in the footer."""
-    key_index: ColumnIndex | None
+    key_index: ColumnIndex | None = field(repr=False)
     """The index that chose the rows; it is compared with the keys that are read."""
     bounded: bool
     """The bounds of its keys are known."""
@@ -127,7 +127,7 @@ class PlannedFile:
     file: IndexFile
     pin: FileVersion
     created_by: str
-    row_groups: tuple[PlannedRowGroup, ...]
+    row_groups: tuple[PlannedRowGroup, ...] = field(repr=False)
     cached: tuple[ByteRange, ...] = ()
 
 
@@ -179,11 +179,11 @@ class CrawlPlan:
     index: str
     """``columnar`` or ``cdx``."""
     cost: Cost
-    files: tuple[PlannedFile, ...] = ()
+    files: tuple[PlannedFile, ...] = field(default=(), repr=False)
     """Sorted like the result."""
-    blocks: tuple[PlannedBlocks, ...] = ()
+    blocks: tuple[PlannedBlocks, ...] = field(default=(), repr=False)
     """Sorted by key."""
-    waves: tuple[tuple[PlannedRequest, ...], ...] = ()
+    waves: tuple[tuple[PlannedRequest, ...], ...] = field(default=(), repr=False)
     """See ``ReadPlan.waves``."""
     considered: int = 0
     """Row groups of the requested subsets."""
@@ -191,9 +191,9 @@ class CrawlPlan:
     """Rows that a count need not read."""
     certain: int = 0
     """Rows that certainly match, up to the limit of the query."""
-    indexes: tuple[PlannedRequest, ...] = ()
+    indexes: tuple[PlannedRequest, ...] = field(default=(), repr=False)
     """See ``ReadPlan.indexes``."""
-    awaited: tuple[Awaited, ...] = ()
+    awaited: tuple[Awaited, ...] = field(default=(), repr=False)
     """See ``ReadPlan.awaited``."""
     search: ListSearch | None = None
     """A search to make before the crawl is planned again."""

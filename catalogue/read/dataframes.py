@@ -21,8 +21,9 @@ def frame_of(table: pa.Table) -> "pd.DataFrame":
     """Convert to pandas; integers stay integers where values are missing, and times keep their zone."""
     import pandas as pd  # noqa: PLC0415 - takes longer to import than many a question to answer
 
-    # By default, a column of integers with a null becomes one of floats.
+    # By default, a column of integers with a null becomes one of floats, and Dask decodes bytes as text.
     nullable = {
+        pa.binary(): pd.ArrowDtype(pa.binary()),
         pa.int16(): pd.Int16Dtype(),
         pa.int32(): pd.Int32Dtype(),
         pa.int64(): pd.Int64Dtype(),
@@ -34,11 +35,7 @@ def frame_of(table: pa.Table) -> "pd.DataFrame":
 
 
 def polars_frame(table: pa.Table) -> "pl.DataFrame":
-    """Convert to polars.
-
-    Raises:
-        QueryError: if polars is not installed.
-    """
+    """Convert to polars; raise QueryError if it is not installed."""
     check_polars()
     import polars as pl  # noqa: PLC0415 - an extra
 

@@ -1,11 +1,11 @@
 """Streams of rows."""
 
 import atexit
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from threading import RLock
-from typing import TypeVar
-from weakref import WeakSet
+from threading import Event, RLock
+from typing import Any, TypeVar
 
 from catalogue.errors import CatalogueError, SourceError
 from catalogue.source.byte_ranges import FileVersion
@@ -19,43 +19,40 @@ BATCH_BYTES = 64 << 20
 
 _LAST_WAIT = 10.0
 """Seconds that the end of the process waits for a stream."""
+_LAST_ITEM = 0.05
+"""Seconds in which a thread that reads ahead asks for another item, and ends because there is none."""
 
 
-class Turns:
-    """Lets one stream of a session read at a time, in whichever thread takes its next item."""
-
-    def __init__(self) -> None:
-        self.lock = RLock()
-        self.ended = False
+_open: dict[Generator[Any, None, None], RLock] = {}
+_ending = Event()
 
 
-_used: WeakSet[Turns] = WeakSet()
-
-
-def in_turns(items: Generator[T, None, None], turns: Turns) -> Generator[T, None, None]:
-    """Yield the items of a generator, one stream with the same ``turns`` at a time."""
-    _used.add(turns)
+def in_turns(items: Generator[T, None, None], turns: RLock) -> Generator[T, None, None]:
+    """Yield the items of a generator, one stream with the same ``turns`` at a time, in whichever thread takes them."""
+    _open[items] = turns
     try:
         while True:
-            with turns.lock:
-                if turns.ended:
+            with turns:
+                if _ending.is_set():
                     raise SourceError("the process ends while a result is read")
                 item = next(items, None)
             if item is None:
                 return
             yield item
     finally:
-        with turns.lock:
+        with turns:
             items.close()
+        del _open[items]
 
 
 @atexit.register
 def _end() -> None:
-    """Wait for polars' threads that read ahead: one that returns to Python during shutdown aborts the process."""
-    for turns in list(_used):
-        turns.ended = True
-        if turns.lock.acquire(timeout=_LAST_WAIT):
-            turns.lock.release()
+    """Wait for threads of polars and DuckDB that read ahead: one that returns to Python during shutdown blocks it."""
+    _ending.set()
+    for turns in list(_open.values()):
+        if turns.acquire(timeout=_LAST_WAIT):
+            turns.release()
+        time.sleep(_LAST_ITEM)
 
 
 @dataclass(frozen=True, slots=True)

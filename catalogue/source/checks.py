@@ -55,7 +55,7 @@ RequestedRange: TypeAlias = ByteRange | SuffixRange | None
 class Response:
     """A response that passed every check."""
 
-    body: bytes
+    body: bytes = field(repr=False)
     start: int
     """Offset of the body in the file."""
     total_size: int

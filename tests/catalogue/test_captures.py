@@ -83,10 +83,11 @@ def test_head_returns_the_first_rows(harvested: Catalogue, how: dict[str, object
     assert whole.shape[0] in {3, *range(20, 10_000)}
     for few in (0, 2, 5):
         pd.testing.assert_frame_equal(found.head(few), whole.head(few))
+    assert found.head(10**30).equals(whole)
     assert found.head().shape[0] == min(5, whole.shape[0])
     wrong: list[Any] = [-1, "5"]
     for number in wrong:
-        with pytest.raises(QueryError, match=f"invalid number of rows {number!r}; use 0 or more"):
+        with pytest.raises(QueryError, match=f"invalid limit {number!r}; use a whole number, 0 or more"):
             found.head(number)
     assert found.question.query.limit == (None if "unique" in how or "latest" in how else how.get("limit"))
 

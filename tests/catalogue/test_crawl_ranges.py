@@ -47,7 +47,9 @@ def test_words_select_rows_of_views(cat: Catalogue) -> None:
         assert {*every} == {newest, *others}
         for word, crawls in (("latest", [newest]), (newest[8:], [newest]), ("2000..", [newest, *others])):
             assert view(word).crawl.value_counts().to_dict() == {crawl: every[crawl] for crawl in crawls}
-    assert {*cat.column_chunks(newest[8:]).crawl} == {newest}
+    for chunks in (cat.column_chunks(newest[8:]), cat.column_chunks(iter([newest]))):
+        assert {*chunks.crawl} == {newest}
+    assert newest in repr(cat.plot([newest]))
 
 
 def test_words_select_listed_crawls(cat: Catalogue) -> None:

@@ -45,6 +45,7 @@ from catalogue.progress import Progress
 from catalogue.records.record import Record
 from catalogue.selection import stored_crawls
 from catalogue.settings import STORE_NAME, Settings
+from catalogue.source.checks import Response
 from catalogue.store.database import Store
 from tests.support.amounts import EXAMPLES
 
@@ -189,6 +190,7 @@ def test_record_shows_its_place_without_body() -> None:
     headers = (("WARC-Target-URI", f"https://example.com/{HOSTILE[0]}"), ("WARC-Date", "2022-01-16T09:54:13Z"))
     record = Record(capture, b"m" * 50, "warc", "response", headers, "200 OK", (), b"", b"\x1f\x8bnot gzip" * 900)
     assert len(repr(record)) < 200
+    assert len(repr(Response(record.body, 0, 900, None, None))) < 200
     assert f"of https://example.com/{HOSTILE[0]}" in texts(record, "p")[0]
     rows = dict(zip(texts(record, "th"), texts(record, "td"), strict=True))
     assert rows["time"] == "2022-01-16 09:54:13"
@@ -206,6 +208,7 @@ def test_showing_plan_and_captures_reads_nothing(harvested: catalogue.Catalogue)
     assert any("to_pandas()" in text for text in shown)
     assert repr(found).startswith("<Captures of *.example.com, *.org: ")
     assert texts(found.plan, "td") == texts(found, "td")
+    assert all(len(repr(part)) < 1000 for part in (*found.plan.crawls, *found.plan.files))
     assert ": unknown blocks of the CDX index, " in repr(harvested.captures("*.example.com", index="cdx"))
     found.count()
     read = harvested.requests

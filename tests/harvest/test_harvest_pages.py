@@ -70,3 +70,5 @@ def test_does_not_request_stored_footers_or_missing_page_indexes(
         cat.harvest(without, pages=True)
         assert requests(server) == []
         assert cat.pages(without).empty
+        assert cat.pages(without).dtypes.equals(cat.pages(crawl).dtypes)
+        assert str(cat.files().dtypes["harvested_at"]) == "datetime64[us, UTC]"

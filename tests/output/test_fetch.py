@@ -5,12 +5,15 @@ import signal
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
-from io import BytesIO
+from io import BytesIO, StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +22,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.demo import LoopbackServer
-from catalogue.errors import BadRecord, IncompleteAnswer
+from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
 from catalogue.output.fetch import FetchEstimate, fetch_encoded
 from catalogue.output.formats import RecordFormat, json_line, warc_format
 from catalogue.records.fetch_records import FailedRecord, RecordFetch, record_fetches
@@ -156,6 +159,8 @@ def test_reports_rows_without_a_record(harvested: Catalogue, tmp_path: Path, row
     assert (done.records, len(done.unusable)) == (1, 3)
     done = harvested.fetch(pd.DataFrame([*odd, rows[0]]), tmp_path / "frame.warc.gz")
     assert (done.records, len(done.unusable)) == (1, 3)
+    with pytest.raises(QueryError, match="use a path, a URL or an open binary file"):
+        harvested.fetch(rows[:1], StringIO())  # type: ignore[arg-type]
 
 
 def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: Rows) -> None:
@@ -163,8 +168,10 @@ def test_yields_records_in_python(harvested: Catalogue, crawl: str, rows: Rows) 
     assert Counter(record.url for record in found) == Counter(row["url"] for row in rows[:20])
     frame = harvested.captures("*.com", crawls=crawl, limit=3, subsets="all").to_pandas()
     assert {record.url for record in harvested.records(frame)} == set(frame["url"])
-    polars: Any = harvested.captures("*.com", crawls=crawl, limit=3, subsets="all").to_polars()
-    assert {record.url for record in harvested.records(polars)} == set(frame["url"])
+    arrow = pa.Table.from_pandas(frame)
+    others: list[Any] = [arrow, *arrow.to_batches(), pl.DataFrame(arrow), duckdb.from_arrow(arrow)]
+    for other in others:
+        assert {record.url for record in harvested.records(other)} == set(frame["url"])
     with pytest.warns(IncompleteAnswer, match="is not the path of an archive"):
         assert list(harvested.records([rows[0] | {"warc_filename": "../x"}])) == []
     with pytest.warns(IncompleteAnswer, match="does not exist") as warned:

@@ -149,11 +149,10 @@ def test_accepts_captures_in_any_order(harvested: Catalogue, tmp_path: Path, row
     assert harvested.fetch(other, tmp_path / "out.warc.gz").records == 9
 
 
-@pytest.mark.parametrize("kind", ["batch", "reader", "dataset", "row", "text", "column", "number", "list"])
+@pytest.mark.parametrize("kind", ["reader", "dataset", "row", "text", "column", "number", "list"])
 def test_rejects_other_values_as_captures(harvested: Catalogue, tmp_path: Path, rows: Rows, kind: str) -> None:
     table = pa.Table.from_pylist(rows[:2])
     odd: Any = {
-        "batch": table.to_batches()[0],
         "reader": table.to_reader(),
         "dataset": pyarrow.dataset.dataset(table),
         "row": rows[0],

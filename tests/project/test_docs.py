@@ -256,7 +256,8 @@ def test_public_names_are_documented() -> None:
     assert len(named) > 20
     for name in named:
         assert resolve_name(name if name.startswith("catalogue.") else f"catalogue.{name}"), name
-    assert dir(catalogue) == sorted([*catalogue.__all__, "__version__"])
+    assert dir(catalogue) == sorted([*catalogue.__all__, "__version__", "errors", "settings"])
+    assert catalogue.__getattr__("settings") is resolve_name("catalogue.settings")  # without an import before
     assert catalogue.__version__ == version("commoncrawl-catalogue")
 
 

@@ -1,5 +1,7 @@
 """Captures as an Arrow stream, which other libraries read."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +18,7 @@ import pytest
 
 import catalogue
 from catalogue import Captures, Catalogue
+from catalogue.demo import Miniature
 from catalogue.errors import CatalogueError, IncompleteAnswer
 from catalogue.settings import Settings
 from tests.support.amounts import in_part
@@ -149,3 +152,23 @@ def test_incomplete_streams_warn(settings: Settings, tmp_path: Path, mirror: Pat
         for engine in ("in-memory", "streaming"):
             with pytest.warns(IncompleteAnswer, match="not harvested"):
                 frame.collect(engine=engine)
+
+
+def test_a_process_ends_while_duckdb_reads_ahead(data: Path, mirror: Path) -> None:
+    script = (
+        "import sys, catalogue, duckdb\n"
+        "found = catalogue.open(sys.argv[1], source=sys.argv[2]).captures('*')\n"
+        "print(len(duckdb.sql('SELECT url FROM found LIMIT 3').fetchall()))\n"
+    )
+    words = [sys.executable, "-c", script, str(data), str(mirror)]
+    ran = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("3\n", "")
+
+
+def test_dask_does_not_decode_bytes(miniature: Miniature, tmp_path: Path) -> None:
+    with catalogue.open(tmp_path, source=miniature.folder) as cat:
+        found = cat.captures("*.example.com", crawls="latest")
+        here, there = found.to_pandas(), found.to_dask().compute(scheduler="synchronous")
+    column = "warc_record_id"
+    assert here.dtypes[column] == there.dtypes[column]
+    assert sorted(here[column]) == sorted(there[column]) > [b""]
