@@ -36,6 +36,7 @@ _FEW_ROWS = 1024
 _SMALL_PAGE = 16 << 10
 """Average uncompressed bytes, below which pyarrow's zlib takes less time than a call of ISA-L by Python."""
 _DELTA_BINARY_PACKED, _DELTA_BYTE_ARRAY = 5, 7
+_TIME = SCHEMA.field("fetch_time").type
 
 Numbered = tuple[np.ndarray, pa.Array]
 """Values of a column, and the ascending numbers of their rows."""
@@ -249,7 +250,7 @@ def valid(rows: pa.Table, bundle: Bundle, columns: Collection[str] | None = None
         if columns is None or name in columns:
             try:
                 rows.column(name).validate(full=True)
-                if rows.column(name).type == SCHEMA.field("fetch_time").type:
+                if rows.column(name).type == _TIME:
                     check_years(rows.column(name))
             except ValueError as error:  # pa.ArrowInvalid is one
                 raise BadFooter(f"{bundle.where}, column {name}: {' '.join(str(error).split())}") from error
