@@ -101,13 +101,8 @@ class Sample(ReprMixin):
             return CrawlIndexes(columnar, None, is_named=True, notify=session.notify)
 
         crawls = {file.crawl for path in by_path if (file := session.dataset.file(path))}
-        question = replace(
-            self._question,
-            query=self._query,
-            crawls=tuple(crawl for crawl in self._question.crawls if crawl in crawls),
-            indexes=indexes_of,
-            source=lambda: session.rereading,
-        )
+        question = self._question.part([crawl for crawl in self._question.crawls if crawl in crawls])
+        question = replace(question, query=self._query, indexes=indexes_of, source=lambda: session.rereading)
         return Captures(session, replace(question, unlisted=()))
 
     def _order(self) -> RandomOrder:

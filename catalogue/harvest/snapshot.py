@@ -277,11 +277,10 @@ def _pull_file(
     store, path, note = session.create_store(), session.data / "pulling.part", f"snapshots/{file.crawl}/{file.sha256}"
     if store.get("documents", note):
         return None
-    decoded: dict[str, FooterRows] = {}
     with store.harvesting(file.crawl), named(path):
         try:
             _fetch(place, file, path)
-            files, compared = _check(file.crawl, path, session.source, compare, decoded)
+            decoded, files, compared = _check(file.crawl, path, session.source, compare)
         except (FormatError, NotFound, FileChanged) as error:
             why = "" if isinstance(error, FormatError) else "it has a file that the source does not have as it is: "
             raise BadSnapshot(f"{place.url}{file.name}: {why}{error}; nothing of it was stored") from error
@@ -298,9 +297,8 @@ def _pull_file(
     return decoded
 
 
-def _check(
-    crawl: str, path: Path, source: PoliteSource, compare: int, decoded: dict[str, FooterRows]
-) -> tuple[int, int]:
+def _check(crawl: str, path: Path, source: PoliteSource, compare: int) -> tuple[dict[str, FooterRows], int, int]:
+    decoded: dict[str, FooterRows] = {}
     paths: dict[bool, list[str]] = {False: [], True: []}  # by whether there are page indexes
     last = ""
     for entry in read_entries(path):
@@ -322,7 +320,7 @@ def _check(
                 what = f"{'page index' if same else 'footer'} of {key} than {source.url}"
                 why = "it is wrong, or was made from another source or before the file was replaced"
                 raise BadSnapshot(f"it has another {what}; {why}")
-    return sum(map(len, paths.values())), len(sample)
+    return decoded, sum(map(len, paths.values())), len(sample)
 
 
 def _check_entry(crawl: str, entry: Entry, last: str) -> Footer | None:

@@ -66,10 +66,7 @@ _Row: TypeAlias = tuple[dict[str, Any], RowGroup]
 
 
 class StoredFooters:
-    """The column chunks of row groups, decoded from the footers in the store when they are used.
-
-    It also limits what is kept of the tables of all crawls.
-    """
+    """Column chunks, decoded from stored footers when they are used, and what is kept of the tables of all crawls."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
