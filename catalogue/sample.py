@@ -54,7 +54,6 @@ class Sample(ReprMixin):
             raise QueryError(
                 "a sample reads the columnar index; use captures() with index='columnar', which names crawls to harvest"
             )
-        files = [file for each in indexes for file in each.by_footers()]
         if query.limit is not None or query.ordered or captures.distinct:
             raise QueryError(
                 "a sample is drawn from all captures, without an order; leave out limit, ordered, unique and latest"
@@ -72,6 +71,7 @@ class Sample(ReprMixin):
         self._session = session
         self._question = captures.question
         self._indexes = {each.crawl: each for each in indexes}
+        files = (file for each in indexes for file in each.by_footers())  # not kept: they are many
         self._sizes = {(each.path, group.ordinal): group.num_rows for each in files for group in each.footer.row_groups}
         self._query = replace(query, columns=(*query.columns, *stratum), draws=True)
         self._columns = tuple(dict.fromkeys([*query.columns, *dataset.path_columns]))
@@ -100,12 +100,14 @@ class Sample(ReprMixin):
             )
             return CrawlIndexes(columnar, None, is_named=True, notify=session.notify)
 
-        question = replace(self._question, query=self._query, indexes=indexes_of, source=lambda: session.rereading)
+        crawls = {file.crawl for path in by_path if (file := session.dataset.file(path))}
+        question = self._question.part([crawl for crawl in self._question.crawls if crawl in crawls])
+        question = replace(question, query=self._query, indexes=indexes_of, source=lambda: session.rereading)
         return Captures(session, replace(question, unlisted=()))
 
     def _order(self) -> RandomOrder:
-        columnar = self._question.columnar() or ()
-        possible = set[RowGroupId]().union(*(each.possible(self._query) for each in columnar))
+        copies = (replace(each) for each in self._indexes.values())  # the files of a copy are not kept, either
+        possible = set[RowGroupId]().union(*(each.possible(self._query) for each in copies))
         return RandomOrder(self._sizes, self._seed, possible)
 
     def _line(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from catalogue.cli.messages import is_new_tip, options_of_command, warn
 from catalogue.cli.options import Budget, can_ask, confirmed
 from catalogue.cli.process import resumable
-from catalogue.commoncrawl.crawls import SUBSETS
+from catalogue.commoncrawl.crawls import COLUMNAR, SUBSETS
 from catalogue.errors import NotHarvested, NothingStored, QueryError, SourceError
 from catalogue.formatting import format_cost, join_first, plural
 from catalogue.query.parameters import typed
@@ -63,7 +63,8 @@ def select_captures(
         _harvest(catalogue, arguments)
     try:
         captures = captures_for(catalogue, parameters)
-        if budget and not captures.reads_in_turn and captures.plan.searched:
+        may_search = parameters["index"] != COLUMNAR and not captures.reads_in_turn  # a sample plans its own rows
+        if budget and may_search and captures.plan.searched:
             budget.check_plan(captures.plan)
             if len(captures.plan.searched) > 1 and sys.stderr.isatty():
                 options.say(f"{plural(len(captures.plan.searched), 'crawl')}: {format_cost(captures.plan)}")

@@ -124,13 +124,6 @@ def update_tables(
     tables.update_tables(folder, session.store, session.dataset, decoded=decoded, values=values, notify=notify)
 
 
-def _update_database(
-    session: Session, decoded: Mapping[str, FooterRows] = MappingProxyType({}), values: Sequence[str] = ()
-) -> None:
-    update_tables(session, decoded, values)
-    session.updated_database()
-
-
 @dataclass(slots=True)
 class HarvestOptions:
     """What is stored of crawls; see ``Catalogue.harvest``."""
@@ -178,12 +171,11 @@ def harvest_crawls(
                     with suppress(CatalogueError):  # the first error is raised
                         update_tables(session, decoded)  # so that the next query does not wait for it
                     raise
-            if options.values:
-                update_tables(session, decoded)  # the database is updated when its values are stored, too
-                outcomes.append(_harvest_values(session, crawl, options.values, subsets, progress))
-            else:
-                _update_database(session, decoded)
+            update_tables(session, decoded)
             decoded.clear()
+            if options.values:
+                outcomes.append(_harvest_values(session, crawl, options.values, subsets, progress))
+    session.updated_database()  # once for all crawls, since it is copied each time
     for reason in unlisted:
         outcomes[0].failures[COLLINFO] = reason
     return outcomes
@@ -198,7 +190,7 @@ def _harvest_values(
         columns = value_columns(session, values)
         return harvest_values(session, crawl, columns, subsets, lambda at: report(replace(at, name=f"{crawl} values")))
     finally:
-        _update_database(session, values=[crawl])
+        update_tables(session, values=[crawl])
         session.forget_tables()
 
 
@@ -322,5 +314,6 @@ def forget_crawls(session: Session, crawls: CrawlWords) -> int:
                 session.forget_blocks(crawl)
             store.delete("files", paths)
         deleted += len(paths)
-    _update_database(session)
+    update_tables(session)
+    session.updated_database()
     return deleted

@@ -16,7 +16,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,6 +33,7 @@ from catalogue.harvest.harvest_crawls import update_tables
 from catalogue.output.open_output import open_folder
 from catalogue.output.targets import Target
 from catalogue.parquet.footer import examine_footer
+from catalogue.parquet.model import Footer
 from catalogue.parquet.page_index import Indexes
 from catalogue.parquet.thrift import typed
 from catalogue.progress import Progress, Report
@@ -45,8 +46,9 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store, encode_indexes
 from catalogue.store.locks import locked
 from catalogue.store.schema import index_key
-from catalogue.store.stored_file import StoredFile, decode, encode, marker
+from catalogue.store.stored_file import StoredFile, decode, encode, marker, version_of
 from catalogue.store.stored_lists import VALUES
+from catalogue.tables.make_table import FooterRows, rows_of_footer
 
 MANIFEST = "snapshot.json"
 VERSION = 7
@@ -227,15 +229,14 @@ def pull_snapshot(
         selected = select_crawls(several(crawls, "crawls"), [*listed])
         if absent := [crawl for crawl in selected if crawl not in listed]:
             raise UnknownCrawl(f"the snapshot does not have {absent[0]}; it has {join_first([*listed])}")
-        new, pulled = set(), Pulled(there.url, tuple(selected))
+        pulled = Pulled(there.url, tuple(selected))
         with locked(session.data / "pull.lock", session.data):
             for done, crawl in enumerate(selected, 1):
-                if _pull_file(session, there, listed[crawl], compare, pulled):
-                    new.add(crawl)
+                if (decoded := _pull_file(session, there, listed[crawl], compare, pulled)) is None:
+                    pulled.unchanged += 1
+                else:
+                    update_tables(session, decoded, values=[crawl])
                 bar(Progress("pull", listed=len(selected), done=done, bytes=there.bytes))
-    if new:
-        update_tables(session, values=new)
-    pulled.unchanged = len(selected) - len(new)
     shown = session.metadata()
     pulled.missing = tuple(each for crawl in sorted(selected) for each in shown.missing(crawl))
     return pulled
@@ -269,19 +270,22 @@ def _fetch(place: PoliteSource, file: SnapshotFile, path: Path) -> None:
         raise BadSnapshot(f"it has another digest than in the manifest; {_AGAIN}")
 
 
-def _pull_file(session: Session, place: PoliteSource, file: SnapshotFile, compare: int, pulled: Pulled) -> bool:
+def _pull_file(
+    session: Session, place: PoliteSource, file: SnapshotFile, compare: int, pulled: Pulled
+) -> dict[str, FooterRows] | None:
+    """Store the file of a crawl; return the rows of its footers, or None if an earlier pull has stored it."""
     store, path, note = session.create_store(), session.data / "pulling.part", f"snapshots/{file.crawl}/{file.sha256}"
     if store.get("documents", note):
-        return False
+        return None
     with store.harvesting(file.crawl), named(path):
         try:
             _fetch(place, file, path)
-            files, compared = _check(file.crawl, path, session.source, compare)
+            decoded, files, compared = _check(file.crawl, path, session.source, compare)
         except (FormatError, NotFound, FileChanged) as error:
             why = "" if isinstance(error, FormatError) else "it has a file that the source does not have as it is: "
             raise BadSnapshot(f"{place.url}{file.name}: {why}{error}; nothing of it was stored") from error
         else:
-            rows = _rows(file.crawl, path, store, session.source.url)
+            rows = _rows(file.crawl, path, store, session.source.url, decoded)
             added = Counter(table for table, _ in store.add_missing(rows))
         finally:
             path.unlink(missing_ok=True)
@@ -290,19 +294,23 @@ def _pull_file(session: Session, place: PoliteSource, file: SnapshotFile, compar
     pulled.kept += files - added["files"]
     pulled.row_groups += added["indexes"]
     pulled.compared += compared
-    return True
+    return decoded
 
 
-def _check(crawl: str, path: Path, source: PoliteSource, compare: int) -> tuple[int, int]:
+def _check(crawl: str, path: Path, source: PoliteSource, compare: int) -> tuple[dict[str, FooterRows], int, int]:
+    decoded: dict[str, FooterRows] = {}
     paths: dict[bool, list[str]] = {False: [], True: []}  # by whether there are page indexes
     last = ""
     for entry in read_entries(path):
         try:
-            _check_entry(crawl, entry, last)
+            footer = _check_entry(crawl, entry, last)
         except (FormatError, StoreDamaged) as error:
             raise BadSnapshot(f"{entry.key[:200]!r} is invalid: {error}") from error
-        if entry.key != manifest_path(crawl):
+        if footer and (file := index_file(entry.key)):
             paths[bool(entry.indexes)].append(last := entry.key)
+            with suppress(OverflowError):  # which is reported where the table is made
+                stored = _of_source(entry.stored, source.url)
+                decoded[entry.key] = rows_of_footer(COMMON_CRAWL.key, file, stored, b"", footer)
     sample = {key for keys in paths.values() for key in SystemRandom().sample(keys, min(compare, len(keys)))}
     for key, stored, indexes in read_entries(path) if sample else ():
         if key in sample:
@@ -312,10 +320,10 @@ def _check(crawl: str, path: Path, source: PoliteSource, compare: int) -> tuple[
                 what = f"{'page index' if same else 'footer'} of {key} than {source.url}"
                 why = "it is wrong, or was made from another source or before the file was replaced"
                 raise BadSnapshot(f"it has another {what}; {why}")
-    return sum(map(len, paths.values())), len(sample)
+    return decoded, sum(map(len, paths.values())), len(sample)
 
 
-def _check_entry(crawl: str, entry: Entry, last: str) -> None:
+def _check_entry(crawl: str, entry: Entry, last: str) -> Footer | None:
     stored, file = entry.stored, index_file(entry.key)
     texts = (stored.etag or "", stored.last_modified or "", stored.source, stored.taken)
     is_plain = all(len(text) <= _MAX_TEXT and text.isascii() and text.isprintable() for text in texts)
@@ -323,21 +331,31 @@ def _check_entry(crawl: str, entry: Entry, last: str) -> None:
         raise FormatError("invalid time, size or text")
     if entry.key == manifest_path(crawl) and not last:
         parse_manifest(crawl, stored.data)
-    elif file and file.crawl == crawl:
+        return None
+    if file and file.crawl == crawl:
         footer = examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
         if entry.key <= last:
             raise FormatError("it is there twice, or not in the order of paths")
         if not entry.indexes.keys() <= {group.ordinal for group in footer.row_groups}:
             raise FormatError("it has a page index of a row group that its footer does not have")
-    else:
-        raise FormatError(f"it is not a file of {crawl}")
+        return footer
+    raise FormatError(f"it is not a file of {crawl}")
 
 
-def _rows(crawl: str, path: Path, store: Store, source: str) -> Iterator[tuple[str, str, bytes]]:
+def _of_source(given: StoredFile, source: str) -> StoredFile:
+    etag = given.etag if canonical(given.source) == canonical(source) else None  # another source's has no meaning
+    return replace(given, source=source, etag=etag, note="")
+
+
+def _rows(
+    crawl: str, path: Path, store: Store, source: str, decoded: dict[str, FooterRows]
+) -> Iterator[tuple[str, str, bytes]]:
     for key, given, indexes in read_entries(path):
-        etag = given.etag if canonical(given.source) == canonical(source) else None  # another source's has no meaning
-        stored = replace(given, source=source, etag=etag, note="")
-        yield "documents" if key == manifest_path(crawl) else "files", key, encode(stored)
+        stored = _of_source(given, source)
+        value = encode(stored)
+        if key in decoded:
+            decoded[key] = decoded[key].of_version(version_of(value))
+        yield "documents" if key == manifest_path(crawl) else "files", key, value
         ours = store.undamaged("files", key)
         if ours and (ours.version, ours.data) == (stored.version, stored.data):
             yield from (("indexes", index_key(key, n), value) for n, value in encode_indexes(indexes, stored).items())

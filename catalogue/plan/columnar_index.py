@@ -93,7 +93,7 @@ class ColumnarIndex:
 
     def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "ColumnarIndex":
         """Return the index of the files and row groups with drawn rows."""
-        chosen = (each.among(drawn[each.path]) for each in self.candidates if each.path in drawn)
+        chosen = (each.among(drawn[each.path]) for each in self.find() if each.path in drawn)
         files = sorted(chosen, key=attrgetter("path"))
         return replace(self, find=lambda: files, missing=(), drawn=drawn)
 

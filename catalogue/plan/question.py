@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from catalogue.commoncrawl.crawls import CDX, COLUMNAR, INDEX_NAMES
 from catalogue.errors import UNUSABLE, CatalogueError, FileChanged, NotFound, QueryError
@@ -146,11 +147,10 @@ class Question:
         found = [self.indexes(crawl).columnar for crawl in self.crawls]
         return [each for each in found if each] if None not in found else None
 
-    @property
-    def candidate_row_groups(self) -> int:
-        """Number of row groups that may match by their keys and stored values."""
+    def reaches(self, most: int) -> bool:
+        """Return whether more row groups than this may match by their keys and stored values."""
         columnar = (self.indexes(crawl).columnar for crawl in self.crawls)
-        return sum(len(each.possible(self.query)) for each in columnar if each)
+        return any(count > most for count in accumulate(len(each.possible(self.query)) for each in columnar if each))
 
     def plan(self, *, counts: bool = False, explain: bool = False) -> ReadPlan:
         """Plan the query; ``counts`` asks only for a number, ``explain`` for the cost of both indexes where possible.

@@ -235,7 +235,7 @@ class CdxSearch:
         if request.counts_pages or not (request.first or request.last):
             return bool(columnar.candidates)
         found = self._captures(replace(request, filters=()), request.pattern.intervals)
-        return found.question.candidate_row_groups > 0
+        return found.question.reaches(0)
 
     def _has_captures(self, request: CdxRequest) -> bool:
         query = ResolvedQuery(Intervals(request.pattern.intervals), (request.url,), ("url_surtkey",), limit=1)

@@ -228,10 +228,10 @@ def _status(session: Session, totals: Totals) -> dict[str, Any]:
 
 def _limited(captures: Captures, most: int | None = None) -> Captures:
     question = captures.question
-    query, groups = question.query, question.candidate_row_groups
+    query = question.query
     most = most or (_MAX_CANDIDATES if query.stops_early and query.keys_decide else _MAX_ROW_GROUPS)
-    if groups > most:
-        error = TooExpensive(f"the query reaches {groups:,} row groups; the limit is {most:,}")
+    if question.reaches(most):
+        error = TooExpensive(f"the query reaches more than {most:,} row groups")
         for indexes in map(question.indexes, question.crawls):
             if indexes.cdx is None:
                 raise error

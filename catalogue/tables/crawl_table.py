@@ -24,10 +24,10 @@ from catalogue.store.stored_file import StoredFile
 from catalogue.tables.table_file import TABLE, TableFile, decode_columns
 
 _VALUES = [name for name in TABLE if name not in {"footer_size", "utc_times", "has_page_index"}]
-_PARTS = 128
-"""Parts whose flat columns are in memory, of some 0.1 MB each."""
-_DECODED = 8
-"""Parts with decoded row groups, of some 10 kB each."""
+_PARTS = 512
+"""Parts of all crawls whose flat columns are in memory, of some 0.2 MB each."""
+_DECODED = 256
+"""Parts of all crawls with decoded row groups, of some 10 kB each, or 1 MB if all are decoded."""
 _FOOTERS = 64
 """Footers in memory, of some 0.1 MB each."""
 
@@ -66,17 +66,28 @@ _Row: TypeAlias = tuple[dict[str, Any], RowGroup]
 
 
 class StoredFooters:
-    """The column chunks of row groups, decoded from the footers in the store when they are used."""
+    """Column chunks, decoded from stored footers when they are used, and what is kept of the tables of all crawls."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._value = lru_cache(_FOOTERS)(self._read)
+        self.flat = lru_cache(_PARTS)(lambda table, part: table.read(part, _VALUES))
+        self.keys = lru_cache(_PARTS)(self._read_keys)
+        self.decoded = lru_cache(_DECODED)(lambda _table, _part: dict[int, _Row]())
 
     def _read(self, path: str, version: bytes) -> StoredFile:
         stored = self._store.get("files", path, version)
         if stored is None:
             raise StoreLocked(f"another process has changed what is stored of {path}; run the query again")
         return stored
+
+    def _read_keys(self, table: TableFile, part: int) -> "_Keys":
+        of = table.parts[part]
+        rows = self.flat(table, part).slice(of.unbounded)
+        least, greatest = (rows.column(name).cast(pa.binary()).to_pylist() for name in ("min_key", "max_key"))
+        origins = rows.column("bounds_from").to_pylist() if of.signed else []
+        signed = [row for row, origin in enumerate(origins) if origin == SIGNED]
+        return _Keys(least, greatest, [*accumulate(greatest, max)], signed)
 
     def chunks(self, row: Mapping[str, Any], columns: Mapping[str, Column]) -> LazyChunks:
         """Return the column chunks of a row group.
@@ -108,22 +119,11 @@ class CrawlTable:
     def __init__(self, table: TableFile, footers: StoredFooters) -> None:
         self._table = table
         self._footers = footers
-        self._flat = lru_cache(_PARTS)(lambda part: table.read(part, _VALUES))
-        self._keys = lru_cache(_PARTS)(self._read_keys)
-        self._decoded = lru_cache(_DECODED)(lambda _part: dict[int, _Row]())
-
-    def _read_keys(self, part: int) -> _Keys:
-        of = self._table.parts[part]
-        rows = self._flat(part).slice(of.unbounded)
-        least, greatest = (rows.column(name).cast(pa.binary()).to_pylist() for name in ("min_key", "max_key"))
-        origins = rows.column("bounds_from").to_pylist() if of.signed else []
-        signed = [row for row, origin in enumerate(origins) if origin == SIGNED]
-        return _Keys(least, greatest, [*accumulate(greatest, max)], signed)
 
     def _rows(self, part: int, rows: Sequence[int]) -> list[_Row]:
-        known = self._decoded(part)
+        known = self._footers.decoded(self._table, part)
         if new := [row for row in rows if row not in known]:
-            flat = self._flat(part).take(positions(np.array(new, np.int64)))
+            flat = self._footers.flat(self._table, part).take(positions(np.array(new, np.int64)))
             known |= zip(new, map(self._row, flat.to_pylist()), strict=True)
         return [known[row] for row in rows]
 
@@ -160,7 +160,7 @@ class CrawlTable:
             part = self._table.parts[number]
             places: list[int] = []
             if by_footers:
-                origins = self._flat(number).column("bounds_from").to_pylist()
+                origins = self._footers.flat(self._table, number).column("bounds_from").to_pylist()
                 places += [row for row, origin in enumerate(origins) if origin not in {UNSIGNED, SIGNED}]
             is_open = part.unbounded or (part.signed and signed)
             if is_open or intervals.overlap(part.least.encode(), part.greatest.encode()):
@@ -190,7 +190,7 @@ class CrawlTable:
 
     def _places(self, part: int, intervals: KeyIntervals, *, signed: bool) -> list[int]:
         unbounded = self._table.parts[part].unbounded
-        keys = self._keys(part)
+        keys = self._footers.keys(self._table, part)
         found: set[int] = set()
         if len(intervals) > len(keys.least):
             bounds = enumerate(zip(keys.least, keys.greatest, strict=True))

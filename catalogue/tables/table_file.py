@@ -144,7 +144,6 @@ class TableFile:
             self.parts = [TablePart(**each) for each in directory["parts"]]
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             raise TableDamaged(f"{path} cannot be read: {error}") from error
-        self._parts: dict[int, pq.ParquetFile] = {}
 
     def _read_directory(self) -> tuple[dict[str, Any], int]:
         content = self._content
@@ -166,12 +165,11 @@ class TableFile:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        if part not in self._parts:
-            start, end, _ = self.parts[part].sections[_FOOTER]
-            metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(self._content[start:end])))
-            content = pa.BufferReader(pa.py_buffer(self._content))
-            self._parts[part] = pq.ParquetFile(content, metadata=metadata, pre_buffer=False)
-        (rows,) = self._parts[part].read_row_group(0, columns=columns, use_threads=False).to_batches()
+        start, end, _ = self.parts[part].sections[_FOOTER]
+        metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(self._content[start:end])))
+        content = pa.BufferReader(pa.py_buffer(self._content))
+        file = pq.ParquetFile(content, metadata=metadata, pre_buffer=False)
+        (rows,) = file.read_row_group(0, columns=columns, use_threads=False).to_batches()
         return rows
 
     @cached_property

@@ -147,25 +147,26 @@ class _Update:
         newest = max(files, key=files.__getitem__)
         last = self._store.versions([newest]).get(newest, b"")
         stored_files, stored_indexes = _digest(state.store_id, files, last), _digest(state.store_id, indexes)
-        old = None
-        if self._unread is not None and crawl not in self._unread:
-            with suppress(TableDamaged):
-                old = TableFile(path)
+        old, has_values = None, f"{VALUES}{crawl}" in self._documents
+        is_read = self._unread is not None and crawl not in self._unread
         if (
-            self._old
+            is_read
+            and self._old
             and before
-            and before.checksum == (old.checksum if old else 0)
             and before.stored_files == stored_files
             and (before.stored_indexes == stored_indexes or not before.gaps)
+            # A pull that stored values may have been stopped.
+            and not (has_values and (crawl in self._values or not before.values))
         ):
-            found = replace(before, stored_indexes=stored_indexes)
-            if old and (crawl in self._values or not before.values):  # a pull that stored some may have been stopped
-                found.values = self._write_values(crawl, old)
+            # The table is not opened, since each use checks it and makes a damaged one again.
             state.schemas |= {name: self._old.schemas[name] for name in before.schemas}
-            return found
+            return replace(before, stored_indexes=stored_indexes)
+        if is_read:
+            with suppress(TableDamaged):
+                old = TableFile(path)
         made = make_table(self._store, self._dataset, self._store.versions(files), old, self._decoded)
         checksum = write_table(path, made.rows, made.schemas, state.store) if made.rows else 0
-        values = self._write_values(crawl, TableFile(path)) if checksum else 0
+        values = self._write_values(crawl, TableFile(path)) if checksum and has_values else 0
         state.schemas |= made.schemas
         return CrawlState(
             checksum,
@@ -180,8 +181,6 @@ class _Update:
         )
 
     def _write_values(self, crawl: str, table: TableFile) -> int:
-        if f"{VALUES}{crawl}" not in self._documents:
-            return 0
         from catalogue.query.key_intervals import ALL_KEYS
         from catalogue.tables.column_values import collect_values, dictionary_pages, write_values
         from catalogue.tables.crawl_table import CrawlTable, StoredFooters

@@ -2,8 +2,10 @@
 
 import random
 import re
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
@@ -23,7 +25,7 @@ from catalogue.parquet.thrift import Reader
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.random_order import RandomOrder, RowGroupId
 from catalogue.session import Session
-from catalogue.settings import Settings
+from catalogue.settings import STORE_NAME, Settings
 from catalogue.surt.pattern import parse_pattern
 from tests.read.test_answers import random_patterns
 from tests.support.amounts import EXAMPLES, in_part
@@ -290,6 +292,17 @@ def test_command_prints_and_fetches_samples(asking: Command, harvested: Catalogu
     assert (again.status, again.err) == (0, "9 records in pages.warc.gz\n")
     plan = asking(*requested, "-n", "7", "--dry-run", "--json").json()
     assert 0 < plan["rows"] <= 7  # of those that are drawn first
+
+
+def test_command_reads_only_stored_footers_of_drawn_rows(
+    data: Path, mirror: Path, harvested: Catalogue, tmp_path: Path, crawl: str
+) -> None:
+    (drawn,) = harvested.sample(harvested.captures("*", crawls=crawl), 1).plan.paths
+    with closing(sqlite3.connect(data / STORE_NAME)) as store, store:
+        others = "UPDATE files SET value = CAST(substr(value, 1, length(value) - 1) AS BLOB) WHERE key != ?"
+        assert store.execute(others, [drawn]).rowcount > 0
+    ran = Command(data, str(mirror), tmp_path)("sample", "--crawl", crawl, "-n", "1")
+    assert (ran.status, ran.err) == (0, "1 capture\n")
 
 
 def test_command_reports_too_few_captures(asking: Command, crawl: str) -> None:

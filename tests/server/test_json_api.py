@@ -205,7 +205,7 @@ def test_refuses_expensive_queries(tmp_path: Path) -> None:
         cat.harvest(CRAWL, values="content_languages")
     with serving(data, settings) as address:
         got = request(address, "query", url="*.com", status="200")
-        assert (got.status, "2,001 row groups" in got.json["message"]) == (422, True)
+        assert (got.status, "more than 2,000 row groups" in got.json["message"]) == (422, True)
         for pattern in ("example.com/0*", "*.com"):  # the first keys are enough
             assert len(answer(address, "query", url=pattern, limit=5, columns="url_surtkey")["captures"]) == 5
         (found,) = answer(address, "query", url="*.com", lang="isl", columns="url_surtkey")["captures"]
