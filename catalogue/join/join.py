@@ -278,7 +278,7 @@ class _JoinRun:
             self._scope.query.absences(crawls),
         )
 
-    @property
+    @cached_property
     def _missing(self) -> tuple[str, ...]:
         crawls = self._scope.selection.crawls
         found = (text for crawl in crawls for text in self._scope.missing(crawl, self._ledger.index(crawl)))

@@ -75,7 +75,7 @@ class StoredFooters:
     def _read(self, path: str, version: bytes) -> StoredFile:
         stored = self._store.get("files", path, version)
         if stored is None:
-            raise StoreLocked(f"another process has changed what is stored of {path}; run the query again")
+            raise StoreLocked(f"another process has changed what is stored of {path}; run the same command again")
         return stored
 
     def chunks(self, row: Mapping[str, Any], columns: Mapping[str, Column]) -> LazyChunks:
