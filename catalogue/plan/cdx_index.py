@@ -22,7 +22,7 @@ from catalogue.errors import (
     UnknownCrawl,
 )
 from catalogue.formatting import join_first, plural, size
-from catalogue.plan.block_lists import BlockLists, estimate_search
+from catalogue.plan.block_lists import AnyList, BlockLists, estimate_search
 from catalogue.plan.crawl_plan import CrawlPlan, ListSearch, PlannedBlocks
 from catalogue.plan.requests import Cost, PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
@@ -79,8 +79,8 @@ class CdxIndex:
         if query.is_of_everything and length > _MOST_LISTED:
             raise self._too_many(query, f"{size(length)} of lines")
         try:
-            search = self._needed(query.intervals)
-            return self._planned(search, () if search else tuple(self._blocks(query)))
+            search = self._needed(known, query.intervals)
+            return self._planned(search, () if search else tuple(self._blocks(known, query)))
         except StoreDamaged as error:
             self._lists.lose(self.crawl, error)
             return self.plan(query)
@@ -105,8 +105,7 @@ class CdxIndex:
         divided = self._planned(None, tuple(blocks))
         return replace(plan, blocks=divided.blocks, waves=divided.waves)
 
-    def _needed(self, intervals: KeyIntervals) -> ListSearch | None:
-        known = self._lists.get(self.crawl)
+    def _needed(self, known: AnyList | None, intervals: KeyIntervals) -> ListSearch | None:
         if isinstance(known, StoredList):
             return None
         unknown = [each for each in intervals if known is None or not known.knows(each)]
@@ -116,8 +115,8 @@ class CdxIndex:
         list_size = self._lists.expected_size(self.crawl)
         return estimate_search(intervals, unknown, predictor, list_size, is_begun=known is not None)
 
-    def _blocks(self, query: ResolvedQuery) -> Iterator[PlannedBlocks]:
-        search, intervals = self._lists.get(self.crawl), query.intervals
+    def _blocks(self, search: AnyList | None, query: ResolvedQuery) -> Iterator[PlannedBlocks]:
+        intervals = query.intervals
         if not len(intervals):
             return
         assert search is not None  # noqa: S101 - everything needed of it is known
