@@ -290,9 +290,8 @@ def test_a_budget_reads_some_slices_at_a_time(
     assert of_result(done) == right
 
 
-@pytest.mark.parametrize("index", ["auto", "columnar"])
 def test_files_that_others_forget_meanwhile_are_not_called_searched(
-    both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path, index: str
+    both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path
 ) -> None:
     settings, texts = both.session.settings, texts_of(oracle, 20, seed=9)
     changes: dict[str, Callable[[Catalogue], object]] = {
@@ -308,7 +307,7 @@ def test_files_that_others_forget_meanwhile_are_not_called_searched(
     with catalogue.open(tmp_path / "data", settings=settings) as cat:
         cat.harvest(crawl, subsets="all")
         with pytest.raises(StoreLocked, match="another process has changed what is stored of"):
-            run(cat, texts, tmp_path / "anti", "anti", crawls=crawl, index=index, report=change)
+            run(cat, texts, tmp_path / "anti", "anti", crawls=crawl, report=change)
         cat.harvest(crawl, subsets="all")
         done = run(cat, texts, tmp_path / "out", "anti", crawls=crawl, index="columnar", report=change)
         assert (done.rows, done.complete) == (0, False)
