@@ -51,14 +51,11 @@ class JoinScope:
         columns = (*columns, "url") if kind.exact else columns
         self.query = replace(resolved, columns=tuple(dict.fromkeys([session.dataset.key, *columns])))
         """The query, without intervals of keys."""
-        self._states = {crawl: self._state_now(crawl) for crawl in self.selection.crawls}
+        self.states = {crawl: self._state(crawl) for crawl in self.selection.crawls}
+        """Digests of what was stored of each crawl when the join began."""
         self._indexes_of = crawl_indexes(session, self.query, self.selection, query.index)
 
-    def state(self, crawl: str) -> str:
-        """Return a digest of what was stored when the join began."""
-        return self._states[crawl]
-
-    def _state_now(self, crawl: str) -> str:
+    def _state(self, crawl: str) -> str:
         session = self._session
         if not session.store_path.exists():
             return " "
@@ -68,8 +65,7 @@ class JoinScope:
 
     def missing(self, crawl: str, index: str) -> tuple[str, ...]:
         """Return sentences about files that are not stored, or not any more, and may have captures."""
-        columnar = self._indexes_of(crawl).columnar if index == COLUMNAR else None
-        if columnar is None:
+        if index != COLUMNAR or not (columnar := self._indexes_of(crawl).columnar):
             return ()
         return columnar.missing or self._session.metadata().missing(crawl, self.selection.subsets)
 
@@ -163,7 +159,7 @@ class JoinScope:
             pieces = pieces_of_blocks(listed, self.sizes.run) if isinstance(listed, StoredList) else ()
             # A block may have the first key of the next one, too.
             return cut(crawl, index, "", pieces, keys, self.sizes, splits=False)
-        if self._state_now(crawl).partition(" ")[0] != self._states[crawl].partition(" ")[0]:  # of the footers
+        if self._state(crawl).partition(" ")[0] != self.states[crawl].partition(" ")[0]:  # of the footers
             raise StoreLocked(f"another process has changed what is stored of {crawl}; run the same command again")
         found: list[Slice] = []
         shown = self._session.metadata()
