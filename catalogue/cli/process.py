@@ -43,6 +43,8 @@ def run_command(command: Callable[[], int]) -> NoReturn:
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _stop)
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup ignores it
+            signal.signal(signal.SIGHUP, _stop)
         atexit.register(_end)
         if not hasattr(catalogue, "load_ipython_extension"):  # the __init__ of another package, or none
             refuse()

@@ -327,8 +327,10 @@ def _check_entry(crawl: str, entry: Entry, last: str) -> Footer | None:
     stored, file = entry.stored, index_file(entry.key)
     texts = (stored.etag or "", stored.last_modified or "", stored.source, stored.taken)
     is_plain = all(len(text) <= _MAX_TEXT and text.isascii() and text.isprintable() for text in texts)
-    if not is_plain or not 0 <= stored.size <= _MAX_SIZE or stored.fetched_at > datetime.now(UTC) + timedelta(days=1):
+    if not is_plain or not 0 <= stored.size <= _MAX_SIZE:
         raise FormatError("invalid time, size or text")
+    if stored.fetched_at > datetime.now(UTC) + timedelta(days=1):
+        raise FormatError(f"its time {stored.taken} is in the future; check the clock of this machine")
     if entry.key == manifest_path(crawl) and not last:
         parse_manifest(crawl, stored.data)
         return None

@@ -215,7 +215,7 @@ class _JoinRun:
         prices = []
         self._slices, self._cut = [], []
         for crawl in self._scope.selection.crawls:
-            state = self._scope.state(crawl)
+            state = self._scope.states[crawl]
             slices = self._ledger.slices(crawl, state)
             if slices is None:
                 price, slices = self._scope.way(crawl, self._keys)
@@ -234,7 +234,7 @@ class _JoinRun:
         is_file, spent, next_bytes = output != folder, self._session.spending(), 0
         ledger, parts = self._ledger, self._work / _PARTS if is_file or self._kind.collect else folder
         crawls = self._scope.selection.crawls
-        is_current = all(ledger.slices(crawl, self._scope.state(crawl)) is not None for crawl in crawls)
+        is_current = all(ledger.slices(crawl, self._scope.states[crawl]) is not None for crawl in crawls)
         if not (ledger.finished and is_current and ledger.has_result(output.parent if is_file else folder)):
             ledger.forget_lost(parts)  # which a finished join has deleted
             cost = self.estimate()
@@ -278,7 +278,7 @@ class _JoinRun:
             self._scope.query.absences(crawls),
         )
 
-    @property
+    @cached_property
     def _missing(self) -> tuple[str, ...]:
         crawls = self._scope.selection.crawls
         found = (text for crawl in crawls for text in self._scope.missing(crawl, self._ledger.index(crawl)))

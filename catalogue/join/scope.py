@@ -11,7 +11,7 @@ from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
 from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import CatalogueError, NotHarvested, QueryError, StoreDamaged
+from catalogue.errors import CatalogueError, NotHarvested, QueryError, StoreDamaged, StoreLocked
 from catalogue.find_captures import crawl_indexes, known_columns, run_query
 from catalogue.formatting import plural
 from catalogue.join.joined import CrawlPrice
@@ -51,10 +51,11 @@ class JoinScope:
         columns = (*columns, "url") if kind.exact else columns
         self.query = replace(resolved, columns=tuple(dict.fromkeys([session.dataset.key, *columns])))
         """The query, without intervals of keys."""
+        self.states = {crawl: self._state(crawl) for crawl in self.selection.crawls}
+        """Digests of what was stored of each crawl when the join began."""
         self._indexes_of = crawl_indexes(session, self.query, self.selection, query.index)
 
-    def state(self, crawl: str) -> str:
-        """Return a digest of what is stored."""
+    def _state(self, crawl: str) -> str:
         session = self._session
         if not session.store_path.exists():
             return " "
@@ -63,9 +64,10 @@ class JoinScope:
         return f"{session.metadata().state_of(crawl, self.selection.subsets)} {listed}"
 
     def missing(self, crawl: str, index: str) -> tuple[str, ...]:
-        """Return sentences about files that are not stored, and may have captures."""
-        columnar = self._indexes_of(crawl).columnar if index == COLUMNAR else None
-        return columnar.missing if columnar else ()
+        """Return sentences about files that are not stored, or not any more, and may have captures."""
+        if index != COLUMNAR or not (columnar := self._indexes_of(crawl).columnar):
+            return ()
+        return columnar.missing or self._session.metadata().missing(crawl, self.selection.subsets)
 
     @property
     def schema(self) -> pa.Schema:
@@ -107,7 +109,7 @@ class JoinScope:
             try:
                 slices = self._cut(crawl, index, keys)
                 ways.append((self.price(crawl, index, slices, keys), slices))
-            except (NotHarvested, _Unbounded):  # the first: too many blocks for a pattern
+            except (NotHarvested, StoreLocked, _Unbounded):  # the first: too many blocks for a pattern
                 if index == indexes[-1] and not ways:
                     raise
             except StoreDamaged as error:
@@ -157,6 +159,8 @@ class JoinScope:
             pieces = pieces_of_blocks(listed, self.sizes.run) if isinstance(listed, StoredList) else ()
             # A block may have the first key of the next one, too.
             return cut(crawl, index, "", pieces, keys, self.sizes, splits=False)
+        if self._state(crawl).partition(" ")[0] != self.states[crawl].partition(" ")[0]:  # of the footers
+            raise StoreLocked(f"another process has changed what is stored of {crawl}; run the same command again")
         found: list[Slice] = []
         shown = self._session.metadata()
         for subset in self.selection.subsets:

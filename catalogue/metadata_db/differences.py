@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 
+from catalogue.atomic_files import room
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import DiskFailed, StoreLocked
 from catalogue.formatting import first_paragraph
@@ -54,7 +55,7 @@ def problems(path: Path, store: Store, dataset: Dataset) -> Iterator[str]:
             ).fetchall()
     except (duckdb.Error, DiskFailed) as error:
         cause = error if isinstance(error, duckdb.Error) else error.__cause__
-        if not isinstance(cause, duckdb.Error):
+        if not isinstance(cause, duckdb.Error) or room(path, cause):
             raise
         yield f"it cannot be read: {first_paragraph(cause)}"
         return

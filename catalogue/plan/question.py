@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from catalogue.commoncrawl.crawls import CDX, COLUMNAR, INDEX_NAMES
-from catalogue.errors import UNUSABLE, CatalogueError, FileChanged, NotFound, QueryError
+from catalogue.errors import UNUSABLE, CatalogueError, FileChanged, NotFound, QueryError, StoreLocked
 from catalogue.formatting import plural, size
 from catalogue.plan.block_lists import BlockLists
 from catalogue.plan.cdx_index import CdxIndex
@@ -164,7 +164,11 @@ class Question:
         for crawl in self.crawls:
             if left is not None and left <= 0:
                 break
-            plans.append(choose(self.indexes(crawl), replace(query, limit=left), explain=explain))
+            try:
+                plans.append(choose(self.indexes(crawl), replace(query, limit=left), explain=explain))
+            except StoreLocked as error:  # another process has changed what is stored
+                self.note_failure(crawl, COLUMNAR, error)
+                plans.append(choose(self.indexes(crawl), replace(query, limit=left), explain=explain))
             left = None if left is None else left - plans[-1].certain
         plan = ReadPlan.of(query, self.cost, plans, self.unlisted)
         # A limit may end the read early; several connections do not help where requests are limited.

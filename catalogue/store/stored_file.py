@@ -62,7 +62,7 @@ class StoredFile:
         """
         try:
             return in_utc(datetime.fromisoformat(self.taken))
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise StoreDamaged(f"a value of the store is damaged: invalid time {self.taken[:50]!r}") from error
 
 

@@ -78,7 +78,7 @@ class StoredFooters:
     def _read(self, path: str, version: bytes) -> StoredFile:
         stored = self._store.get("files", path, version)
         if stored is None:
-            raise StoreLocked(f"another process has changed what is stored of {path}; run the query again")
+            raise StoreLocked(f"another process has changed what is stored of {path}; run the same command again")
         return stored
 
     def _read_keys(self, table: TableFile, part: int) -> "_Keys":

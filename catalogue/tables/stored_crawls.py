@@ -128,7 +128,7 @@ class StoredCrawls:
 
     def _check_state(self, crawl: str) -> None:
         if self._store.state() != self.tables.store:
-            raise StoreLocked(f"another process has changed what is stored of {crawl}; run the query again")
+            raise StoreLocked(f"another process has changed what is stored of {crawl}; run the same command again")
 
     @cached_property
     def crawls(self) -> tuple[str, ...]:

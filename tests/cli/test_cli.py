@@ -346,7 +346,7 @@ def test_writes_to_device_files(asking: Command, tmp_path: Path) -> None:
         (["query", "example.com", "--no-cache", "-o", "found/"], "the same command continues it"),
     ],
 )
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_signals_during_a_request_end_commands(
     asking: Command, mirror: Path, words: list[str], says: str, number: int, status: int
 ) -> None:

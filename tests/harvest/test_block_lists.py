@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 from shutil import copytree
 from threading import Event
@@ -18,8 +19,12 @@ from catalogue import Catalogue
 from catalogue.cdx.block_file import write_blocks
 from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
 from catalogue.errors import BadCdx, NotHarvested, QueryError, UnknownCrawl
+from catalogue.plan.block_lists import BlockLists
+from catalogue.plan.cdx_index import CdxIndex
 from catalogue.progress import Progress
 from catalogue.settings import Settings
+from catalogue.store.database import Store
+from catalogue.store.stored_lists import forget_list
 from tests.support.amounts import in_soak
 from tests.support.block_lists import CRAWL, OTHER, write_list
 from tests.support.commands import Command
@@ -269,3 +274,20 @@ def test_forget_deletes_lists_and_missing_ones_are_named(cat: Catalogue, mirror:
     assert not [*(tmp_path / "data/blocks").iterdir()]
     with pytest.raises(NotHarvested):
         cat.forget(OTHER)
+
+
+@pytest.mark.parametrize("moment", range(4))
+def test_plans_while_another_process_forgets_the_list(cat: Catalogue, moment: int) -> None:
+    cat.harvest(CRAWL, index="cdx")
+    query = cat.captures("*.com", crawls=CRAWL, index="cdx").question.query
+    session, uses = cat.session, count()
+
+    def store() -> Store:
+        if next(uses) == moment:
+            forget_list(session.store, CRAWL)
+        return session.store
+
+    lists = BlockLists(lambda: session.source, store, session.create_store, lambda _: {}, session.notify)
+    index = CdxIndex(CRAWL, ("warc",), lists, lambda: session.source, session.cost(), tuple, _is_outside=False)
+    plan = index.plan(query)
+    assert plan.blocks or plan.search

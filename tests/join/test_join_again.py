@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ import catalogue
 from catalogue import Catalogue
 from catalogue.errors import QueryError, StoreLocked, TooExpensive
 from catalogue.formatting import plural, size
+from catalogue.progress import Progress
 from catalogue.surt.pattern import Match
 from tests.join.test_join import SMALL, Oracle, expected, of_result, refuse, run, texts_of
 from tests.support.amounts import in_part, in_soak
@@ -287,3 +288,26 @@ def test_a_budget_reads_some_slices_at_a_time(
     assert runs > 1
     assert received == whole.bytes
     assert of_result(done) == right
+
+
+def test_files_that_others_forget_meanwhile_are_not_called_searched(
+    both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path
+) -> None:
+    settings, texts = both.session.settings, texts_of(oracle, 20, seed=9)
+    changes: dict[str, Callable[[Catalogue], object]] = {
+        "sorting keys": lambda other: other.forget(crawl),
+        "reading": lambda other: other.session.store.delete("files", other.session.store.keys("files")[:1]),
+    }
+
+    def change(at: Progress) -> None:
+        with catalogue.open(tmp_path / "data", settings=settings) as other:
+            if at.name in changes:
+                changes.pop(at.name)(other)
+
+    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        cat.harvest(crawl, subsets="all")
+        with pytest.raises(StoreLocked, match="another process has changed what is stored of"):
+            run(cat, texts, tmp_path / "anti", "anti", crawls=crawl, report=change)
+        cat.harvest(crawl, subsets="all")
+        done = run(cat, texts, tmp_path / "out", "anti", crawls=crawl, index="columnar", report=change)
+        assert (done.rows, done.complete) == (0, False)

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 import catalogue
 from catalogue.captures import Captures
 from catalogue.cdx.cluster import index_folder, list_path
-from catalogue.errors import UNUSABLE, IncompleteAnswer
+from catalogue.commoncrawl.crawls import AUTO, COLUMNAR
+from catalogue.errors import UNUSABLE, IncompleteAnswer, StoreLocked
 from catalogue.settings import Settings
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request, only
@@ -148,6 +150,20 @@ def test_unusable_files_leave_the_answer_to_the_cdx_index(
             cat.captures(url, crawls=crawl, index="columnar").to_arrow()
         with pytest.raises(UNUSABLE):
             cat.captures(url, crawls=crawl, columns=["url", "url_host_name"]).to_arrow()
+
+
+def test_footers_that_others_forget_leave_the_answer_to_the_cdx_index(
+    copied: Path, crawls: list[str], tmp_path: Path
+) -> None:
+    read, opened = crawls[:2], partial(catalogue.open, tmp_path / "data", settings=Settings(source=str(copied)))
+    with opened() as cat, opened() as other:
+        cat.harvest(read)
+        expected = other.captures("*.com", crawls=read).to_arrow()
+        found, by_name = (cat.captures("*.com", crawls=read, index=index) for index in (AUTO, COLUMNAR))
+        other.forget(read)
+        assert found.to_arrow() == expected
+        with pytest.raises(StoreLocked, match="run the same command again"):
+            by_name.to_arrow()
 
 
 @pytest.mark.parametrize(

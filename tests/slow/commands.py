@@ -62,6 +62,7 @@ WRITERS = {
         Writer("pull", "old", ("pull", "{snapshot}"), output=False),
         Writer("forget", "both", ("forget", "--crawl", OLD, "--yes"), output=False, once=True),
         Writer("status", "lost", ("status",), output=False),
+        Writer("check", "lost", ("check",), output=False),
         Writer("sql", "stale", ("sql", "select count(*) as files from files"), output=False),
         _query("x.jsonl", "query", *_SITE, "--rate", "900"),
         _query("x.parquet", "query", "*.com"),

@@ -27,6 +27,14 @@ def test_full_disk_leaves_the_folder_unchanged(made: World) -> None:
     assert Image.of(made.work) == made.state(writer.before)
 
 
+def test_check_takes_no_full_disk_for_damage(made: World) -> None:
+    writer = WRITERS["check"]
+    writes = (e.number for e in made.result(writer).entries if e.needs_space and ".duckdb.new/" in e.path)
+    made.state(writer.before).write(made.work)
+    ran, _ = made.run(writer, full(max(writes)))
+    assert (ran.status, "make room" in ran.err) == (74, True), ran
+
+
 @in_part(2)
 @pytest.mark.parametrize("name", ["harvest", "fetch f.warc.gz", "export ducklake"])
 def test_killed_commands_lose_nothing(made: World, name: str) -> None:

@@ -59,7 +59,7 @@ def _as_process(
     words: Sequence[str], environment: Mapping[str, str], folder: Path, streams: tuple[int, int, int]
 ) -> Iterator[None]:
     """Give this process the arguments, environment, folder and streams of a command, and restore its own at the end."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     threshold = gc.get_threshold()
     input_, out, err = streams
     with (

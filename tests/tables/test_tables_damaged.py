@@ -160,7 +160,7 @@ def test_tables_that_another_process_has_changed(folder: Path, store: Store) -> 
     store.put("files", [(path_of(8), stored_file(raw_footer(small_file()), size=5000))])
     expected = contents(folder, store)
     content = path.read_bytes()
-    with pytest.raises(StoreLocked, match=r"has changed what is stored of .*; run the query again"):
+    with pytest.raises(StoreLocked, match=r"has changed what is stored of .*; run the same command again"):
         opened.table(path.stem)
     assert path.read_bytes() == content
     assert contents(folder, store) == expected
