@@ -1,14 +1,12 @@
 """Snapshots of what is stored: their format, export, and pull.
 
-The file of a crawl has entries: a line of JSON, ``[key, length, part, ...]``, and a value of that length as the store
-has them; see ``store/stored_file.py``. The first entry is the manifest of the crawl; the others are its index files.
-The parts of their data are the footer, and the page indexes of each row group, with a length of 0 where there are none.
-Reading this needs no Parquet library, which a file from outside could crash.
+The file of a crawl has entries: a line of JSON, ``[key, length, part, ...]``, and a value of that length as in the
+store; see ``store/stored_file.py``. The first one is the manifest of the crawl; the others are its index files. The
+parts of their data are the footer, and the page indexes of each row group, with a length of 0 where there are none.
 
-Pull checks a file completely before anything of it is stored. A digest shows that a file is what its maker wrote, not
-that it is true. So footers are decoded here, and some footers and page indexes are compared with the source. A maker
-who invents everything except what happens to be compared can still make results incomplete: pull snapshots of people
-you trust.
+Pull checks a file completely before anything of it is stored. A digest shows what its maker wrote, not that it is true.
+So footers are decoded here, and some footers and page indexes are compared with the source. A maker who invents the
+others can still make results incomplete: pull snapshots of people you trust.
 """
 
 import hashlib
@@ -33,7 +31,6 @@ from catalogue.harvest.harvest_crawls import update_tables
 from catalogue.output.open_output import open_folder
 from catalogue.output.targets import Target
 from catalogue.parquet.footer import examine_footer
-from catalogue.parquet.model import Footer
 from catalogue.parquet.page_index import Indexes
 from catalogue.parquet.thrift import typed
 from catalogue.progress import Progress, Report
@@ -51,8 +48,7 @@ from catalogue.store.stored_lists import VALUES
 from catalogue.tables.make_table import FooterRows, rows_of_footer
 
 MANIFEST = "snapshot.json"
-VERSION = 7
-"""Manifests of version 6 have more fields, which need not be read."""
+VERSION = 7  # manifests of version 6 have more fields, which need not be read
 _PART = ".growing"
 _MAX_LINE, _MAX_VALUE, _MAX_FILE = 16 << 10, 64 << 20, 4 << 30
 _MAX_TEXT, _MAX_SIZE = 1000, 1 << 50
@@ -131,8 +127,7 @@ def unpack_manifest(data: bytes, place: str) -> dict[str, SnapshotFile]:
         if (version := typed(manifest["version"], int)) not in {6, VERSION}:
             which = "; upgrade this tool" if version > VERSION else ", which a new export has"
             raise ValueError(f"it has version {version}, and this tool reads version {VERSION}{which}")  # noqa: TRY301
-        listed = (SnapshotFile(each["crawl"], each["size"], each["sha256"]) for each in manifest["files"])
-        files = {file.crawl: file for file in listed}
+        files = {each["crawl"]: SnapshotFile(each["crawl"], each["size"], each["sha256"]) for each in manifest["files"]}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadSnapshot(f"the snapshot at {place} cannot be used: {MANIFEST}: {str(error)[:100]}") from error
     return {crawl: files[crawl] for crawl in newest_first(files)}
@@ -232,10 +227,7 @@ def pull_snapshot(
         pulled = Pulled(there.url, tuple(selected))
         with locked(session.data / "pull.lock", session.data):
             for done, crawl in enumerate(selected, 1):
-                if (decoded := _pull_file(session, there, listed[crawl], compare, pulled)) is None:
-                    pulled.unchanged += 1
-                else:
-                    update_tables(session, decoded, values=[crawl])
+                _pull_file(session, there, listed[crawl], compare, pulled)
                 bar(Progress("pull", listed=len(selected), done=done, bytes=there.bytes))
     shown = session.metadata()
     pulled.missing = tuple(each for crawl in sorted(selected) for each in shown.missing(crawl))
@@ -246,10 +238,10 @@ def _fetch_manifest(place: PoliteSource) -> dict[str, SnapshotFile]:
     try:
         files = unpack_manifest(place.get(MANIFEST).body, place.url)
     except NotFound as error:
-        reasons = (
-            "if it is being exported, wait; if these are copies of Common Crawl's files, use the place as the source"
-        )
-        raise BadSnapshot(f"there is no snapshot at {place.url}: {MANIFEST} is missing; {reasons}") from error
+        raise BadSnapshot(
+            f"there is no snapshot at {place.url}: {MANIFEST} is missing; if it is being exported, wait; if these are "
+            "copies of Common Crawl's files, use the place as the source"
+        ) from error
     if not files:
         raise BadSnapshot(f"the snapshot at {place.url} has no crawls yet; if it is being exported, wait")
     return files
@@ -270,13 +262,11 @@ def _fetch(place: PoliteSource, file: SnapshotFile, path: Path) -> None:
         raise BadSnapshot(f"it has another digest than in the manifest; {_AGAIN}")
 
 
-def _pull_file(
-    session: Session, place: PoliteSource, file: SnapshotFile, compare: int, pulled: Pulled
-) -> dict[str, FooterRows] | None:
-    """Store the file of a crawl; return the rows of its footers, or None if an earlier pull has stored it."""
+def _pull_file(session: Session, place: PoliteSource, file: SnapshotFile, compare: int, pulled: Pulled) -> None:
     store, path, note = session.create_store(), session.data / "pulling.part", f"snapshots/{file.crawl}/{file.sha256}"
     if store.get("documents", note):
-        return None
+        pulled.unchanged += 1
+        return
     with store.harvesting(file.crawl), named(path):
         try:
             _fetch(place, file, path)
@@ -285,8 +275,7 @@ def _pull_file(
             why = "" if isinstance(error, FormatError) else "it has a file that the source does not have as it is: "
             raise BadSnapshot(f"{place.url}{file.name}: {why}{error}; nothing of it was stored") from error
         else:
-            rows = _rows(file.crawl, path, store, session.source.url, decoded)
-            added = Counter(table for table, _ in store.add_missing(rows))
+            added = Counter(table for table, _ in store.add_missing(_rows(file.crawl, path, store, session.source.url)))
         finally:
             path.unlink(missing_ok=True)
         store.put("documents", [(note, marker(source=place.url))])
@@ -294,7 +283,7 @@ def _pull_file(
     pulled.kept += files - added["files"]
     pulled.row_groups += added["indexes"]
     pulled.compared += compared
-    return decoded
+    update_tables(session, decoded, values=[file.crawl])
 
 
 def _check(crawl: str, path: Path, source: PoliteSource, compare: int) -> tuple[dict[str, FooterRows], int, int]:
@@ -303,14 +292,12 @@ def _check(crawl: str, path: Path, source: PoliteSource, compare: int) -> tuple[
     last = ""
     for entry in read_entries(path):
         try:
-            footer = _check_entry(crawl, entry, last)
+            rows = _check_entry(crawl, entry, last, source.url)
         except (FormatError, StoreDamaged) as error:
             raise BadSnapshot(f"{entry.key[:200]!r} is invalid: {error}") from error
-        if footer and (file := index_file(entry.key)):
+        if entry.key != manifest_path(crawl):
             paths[bool(entry.indexes)].append(last := entry.key)
-            with suppress(OverflowError):  # which is reported where the table is made
-                stored = _of_source(entry.stored, source.url)
-                decoded[entry.key] = rows_of_footer(COMMON_CRAWL.key, file, stored, b"", footer)
+            decoded |= {entry.key: rows} if rows else {}
     sample = {key for keys in paths.values() for key in SystemRandom().sample(keys, min(compare, len(keys)))}
     for key, stored, indexes in read_entries(path) if sample else ():
         if key in sample:
@@ -323,7 +310,7 @@ def _check(crawl: str, path: Path, source: PoliteSource, compare: int) -> tuple[
     return decoded, sum(map(len, paths.values())), len(sample)
 
 
-def _check_entry(crawl: str, entry: Entry, last: str) -> Footer | None:
+def _check_entry(crawl: str, entry: Entry, last: str, source: str) -> FooterRows | None:
     stored, file = entry.stored, index_file(entry.key)
     texts = (stored.etag or "", stored.last_modified or "", stored.source, stored.taken)
     is_plain = all(len(text) <= _MAX_TEXT and text.isascii() and text.isprintable() for text in texts)
@@ -334,14 +321,17 @@ def _check_entry(crawl: str, entry: Entry, last: str) -> Footer | None:
     if entry.key == manifest_path(crawl) and not last:
         parse_manifest(crawl, stored.data)
         return None
-    if file and file.crawl == crawl:
-        footer = examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
-        if entry.key <= last:
-            raise FormatError("it is there twice, or not in the order of paths")
-        if not entry.indexes.keys() <= {group.ordinal for group in footer.row_groups}:
-            raise FormatError("it has a page index of a row group that its footer does not have")
-        return footer
-    raise FormatError(f"it is not a file of {crawl}")
+    if file is None or file.crawl != crawl:
+        raise FormatError(f"it is not a file of {crawl}")
+    footer = examine_footer(stored.data, stored.size, COMMON_CRAWL.key)
+    if entry.key <= last:
+        raise FormatError("it is there twice, or not in the order of paths")
+    if not entry.indexes.keys() <= {group.ordinal for group in footer.row_groups}:
+        raise FormatError("it has a page index of a row group that its footer does not have")
+    with suppress(OverflowError):  # which is reported where the table is made
+        stored = _of_source(stored, source)
+        return rows_of_footer(COMMON_CRAWL.key, file, stored, version_of(encode(stored)), footer)
+    return None
 
 
 def _of_source(given: StoredFile, source: str) -> StoredFile:
@@ -349,15 +339,10 @@ def _of_source(given: StoredFile, source: str) -> StoredFile:
     return replace(given, source=source, etag=etag, note="")
 
 
-def _rows(
-    crawl: str, path: Path, store: Store, source: str, decoded: dict[str, FooterRows]
-) -> Iterator[tuple[str, str, bytes]]:
+def _rows(crawl: str, path: Path, store: Store, source: str) -> Iterator[tuple[str, str, bytes]]:
     for key, given, indexes in read_entries(path):
         stored = _of_source(given, source)
-        value = encode(stored)
-        if key in decoded:
-            decoded[key] = decoded[key].of_version(version_of(value))
-        yield "documents" if key == manifest_path(crawl) else "files", key, value
+        yield "documents" if key == manifest_path(crawl) else "files", key, encode(stored)
         ours = store.undamaged("files", key)
         if ours and (ours.version, ours.data) == (stored.version, stored.data):
             yield from (("indexes", index_key(key, n), value) for n, value in encode_indexes(indexes, stored).items())

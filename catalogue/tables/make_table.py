@@ -26,9 +26,6 @@ class FooterRows:
     columns: Mapping[str, Column]
     rows: list[dict[str, Any]]
 
-    def of_version(self, version: bytes) -> "FooterRows":
-        return FooterRows(version, self.columns, [row | {"version": version} for row in self.rows])
-
 
 def rows_of_footer(key: str, file: IndexFile, stored: StoredFile, version: bytes, footer: Footer) -> FooterRows:
     """Return the rows of a file, at least one.
