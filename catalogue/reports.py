@@ -26,7 +26,7 @@ def sql_rows(session: Session, sql: str, *parameters: object) -> list[dict[str, 
 def frame(session: Session, sql: str, *parameters: object) -> "pd.DataFrame":
     """Return rows as a DataFrame with times in UTC, as ``to_pandas`` of captures has them."""
     with session.database() as connection:
-        table = connection.execute(sql, list(parameters)).to_arrow_table()
+        table = connection.sql(sql, params=list(parameters)).to_arrow_table()
     zoned = {pa.timestamp("us"): pa.timestamp("us", "UTC")}
     schema = pa.schema([(field.name, zoned.get(field.type, field.type)) for field in table.schema])
     return frame_of(table.cast(schema))
