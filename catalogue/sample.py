@@ -71,7 +71,7 @@ class Sample(ReprMixin):
         self._session = session
         self._question = captures.question
         self._indexes = {each.crawl: each for each in indexes}
-        files = (file for each in indexes for file in each.by_footers())  # not kept: they are many
+        files = (file for each in indexes for file in each.by_footers())  # a generator, as they are many
         self._sizes = {(each.path, group.ordinal): group.num_rows for each in files for group in each.footer.row_groups}
         self._query = replace(query, columns=(*query.columns, *stratum), draws=True)
         self._columns = tuple(dict.fromkeys([*query.columns, *dataset.path_columns]))
@@ -106,7 +106,7 @@ class Sample(ReprMixin):
         return Captures(session, replace(question, unlisted=()))
 
     def _order(self) -> RandomOrder:
-        copies = (replace(each) for each in self._indexes.values())  # the files of a copy are not kept, either
+        copies = (replace(each) for each in self._indexes.values())  # an index keeps its files, a copy is freed
         possible = set[RowGroupId]().union(*(each.possible(self._query) for each in copies))
         return RandomOrder(self._sizes, self._seed, possible)
 

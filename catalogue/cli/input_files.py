@@ -115,7 +115,7 @@ def captures_in(file: BinaryIO) -> "pa.Table":
                 table = _table(_rows(_lines(text, file.name)))
         table.validate(full=True)  # Arrow's format is read as it is: a wrong offset can end the process
         for name in table.column_names:
-            check_years(table.column(name))  # KeyError: there are two of this name
+            check_years(table.column(name))  # KeyError if two columns have this name
     except (ValueError, KeyError, RecursionError, EOFError, OSError, zlib.error, csv.Error, pa.ArrowException) as error:
         message = f"{file.name} contains no captures as JSON, JSON lines, CDXJ, CSV, Parquet or Arrow"
         raise QueryError(f"{message}: {first_paragraph(error)}") from error

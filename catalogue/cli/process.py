@@ -51,7 +51,7 @@ def run_command(command: Callable[[], int]) -> NoReturn:
         status = command()
     except KeyboardInterrupt:
         status = stopped()
-    except OSError as error:  # of standard error, or of an import
+    except OSError as error:  # standard error is full, or an import failed
         status = _DISK_FAILED
         with suppress(OSError):
             os.write(2, f"catalogue: {error}\n".encode(errors="replace"))

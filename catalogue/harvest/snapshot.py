@@ -328,7 +328,7 @@ def _check_entry(crawl: str, entry: Entry, last: str, source: str) -> FooterRows
         raise FormatError("it is there twice, or not in the order of paths")
     if not entry.indexes.keys() <= {group.ordinal for group in footer.row_groups}:
         raise FormatError("it has a page index of a row group that its footer does not have")
-    with suppress(OverflowError):  # which is reported where the table is made
+    with suppress(OverflowError):  # reported when the table is made
         stored = _of_source(stored, source)
         return rows_of_footer(COMMON_CRAWL.key, file, stored, version_of(encode(stored)), footer)
     return None

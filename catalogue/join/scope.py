@@ -159,7 +159,7 @@ class JoinScope:
             pieces = pieces_of_blocks(listed, self.sizes.run) if isinstance(listed, StoredList) else ()
             # A block may have the first key of the next one, too.
             return cut(crawl, index, "", pieces, keys, self.sizes, splits=False)
-        if self._state(crawl).partition(" ")[0] != self.states[crawl].partition(" ")[0]:  # of the footers
+        if self._state(crawl).partition(" ")[0] != self.states[crawl].partition(" ")[0]:  # the part about footers
             raise StoreLocked(f"another process has changed what is stored of {crawl}; run the same command again")
         found: list[Slice] = []
         shown = self._session.metadata()

@@ -128,7 +128,7 @@ def open_output(
 
 
 def _check_stream(output: object, format_: RecordFormat) -> None:
-    if not hasattr(output, "write") or hasattr(output, "encoding"):  # of texts
+    if not hasattr(output, "write") or hasattr(output, "encoding"):  # a file for texts
         raise QueryError(f"invalid output {output!r:.100}; use a path, a URL or an open binary file")
     if format_.name in {"payload", "parquet"}:
         raise QueryError("only warc, text and metadata can be written to a stream; choose one of them, or give a file")

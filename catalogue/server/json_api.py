@@ -80,7 +80,7 @@ ROUTER = APIRouter(prefix="/api", dependencies=[Depends(_check_query_string)], r
 def _endpoint(answer: type[BaseModel], summary: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
-        # The first one answers; the second one is the one of the document.
+        # The first route answers requests; the second one is in the document.
         ROUTER.add_api_route(f"/{name}", function, methods=["GET", "HEAD"], include_in_schema=False)
         ROUTER.add_api_route(f"/{name}", function, operation_id=name, response_model=answer, summary=summary)
         return function
