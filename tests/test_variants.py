@@ -8,8 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-import catalogue
-from catalogue.settings import Settings
+from tests.support.catalogues import catalogue_in
 
 COMPILED = os.environ.get("CATALOGUE_TEST_COMPILED") == "1"
 DUCKDB = os.environ.get("CATALOGUE_TEST_DUCKDB")
@@ -26,7 +25,7 @@ def test_listed_modules_are_compiled_in_the_wheel(path: str) -> None:
 
 
 def test_doctor_reports_compiled_code(mirror: Path, tmp_path: Path) -> None:
-    with catalogue.open(tmp_path, settings=Settings(source=str(mirror))) as cat:
+    with catalogue_in(tmp_path, mirror) as cat:
         seen = {each.about: each for each in cat.doctor().here}["compiled code"]
     assert seen.seen == ("footers, pages, plans, keys" if COMPILED else "none")
     assert bool(seen.means) is not COMPILED

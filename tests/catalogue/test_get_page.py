@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.errors import NotArchived, NotFound, TooExpensive
 from catalogue.get_page import GetEstimate
-from catalogue.settings import Settings
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.faults import FaultServer
 from tests.support.page_crawls import NEWER, OLD, write_crawl
@@ -31,8 +30,7 @@ def opened(tmp_path: Path) -> Opened:
     def opened(**crawls: tuple[tuple[str, str, str], ...]) -> Iterator[Catalogue]:
         for name, captures in crawls.items():
             write_crawl(tmp_path / "source", {"old": OLD, "newer": NEWER}[name], *captures)
-        settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache")
-        with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        with catalogue_in(tmp_path, tmp_path / "source") as cat:
             yield cat
 
     return opened
@@ -172,7 +170,7 @@ def test_choice_does_not_depend_on_the_stored_list_of_crawls(tmp_path: Path, *, 
         {"id": crawl, "from": f"{first}T00:00:00", "to": f"{last}T00:00:00"} for crawl, (first, last) in times.items()
     ]
     (tmp_path / "source" / COLLINFO).write_text(json.dumps(listed), encoding="utf-8")
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path / "source"))) as cat:
+    with catalogue_in(tmp_path, tmp_path / "source") as cat:
         if is_listed:
             cat.crawls(fetch=True)
         pages = [cat.get(CITY, at="2022-01", crawls=[*crawls]), cat.get(START, crawls=[*crawls])]
@@ -285,7 +283,7 @@ def test_search_asks_before_the_twenty_first_request(whole_mirror: Path, tmp_pat
     estimates: list[GetEstimate] = []
     with (
         FaultServer(whole_mirror) as server,
-        catalogue.open(tmp_path / "data", settings=Settings(source=server.url, cache=tmp_path / "cache")) as cat,
+        catalogue_in(tmp_path, server.url) as cat,
     ):
         with pytest.raises(NotArchived, match=r"no capture in the .* crawls CC-MAIN-.* to CC-MAIN-.* of nowhere"):
             cat.get("nowhere.example/", approve=estimates.append)

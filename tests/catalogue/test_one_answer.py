@@ -22,6 +22,7 @@ from catalogue.commoncrawl.crawls import COLLINFO, SUBSETS, newest_first
 from catalogue.errors import CatalogueError, IncompleteAnswer, NotHarvested, UnknownColumn
 from catalogue.settings import Settings
 from tests.support.amounts import COMPLETE, EXAMPLES, in_part
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, table
 from tests.support.mirrors import index_paths, whole_table
@@ -139,7 +140,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory, whole_mirror: Path) -> Calla
 
     def new() -> Catalogue:
         folder = tmp_path_factory.mktemp("empty")
-        return catalogue.open(folder / "data", settings=Settings(source=str(whole_mirror), cache=folder / "cache"))
+        return catalogue_in(folder, whole_mirror)
 
     return new
 
@@ -284,7 +285,7 @@ def test_answers_of_a_failing_source_are_complete_or_say_that_they_are_not(
     for name in ("footers of pages", "all footers", "interrupted harvest", "lists", "lists and page indexes"):
         data = copytree(states.opened[name].session.data, tmp_path / name)
         with (
-            catalogue.open(data, settings=Settings(source=str(broken), cache_size=0)) as cat,
+            catalogue_in(tmp_path, broken, data=data, cache_size=0) as cat,
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", IncompleteAnswer)
@@ -372,7 +373,7 @@ def test_stored_list_of_crawls_chooses_no_captures_of_named_ones(source: Path, t
     for times in (None, ("2018-01-09", "2018-01-29"), ("1999-01-09", "1999-01-29")):
         if times:
             (folder / COLLINFO).write_text(json.dumps([{"id": OLDER, "from": times[0], "to": times[1]}]))
-        with catalogue.open(tmp_path / f"{len(answers)}", settings=Settings(source=str(folder))) as cat:
+        with catalogue_in(tmp_path / f"{len(answers)}", folder) as cat:
             cat.harvest([OLDER, NEWER])
             every, later = (
                 cat.captures("*", crawls=[OLDER, NEWER], from_=year, columns=["url"]) for year in ("2018", "2022")

@@ -29,6 +29,7 @@ from catalogue.settings import STORE_NAME, Settings
 from catalogue.surt.pattern import parse_pattern
 from tests.read.test_answers import random_patterns
 from tests.support.amounts import EXAMPLES, in_part
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import BARE, CRAWL, bare_crawl, crawl_of, harvest_footers, table
 from tests.support.mirrors import read_footer
@@ -178,7 +179,7 @@ def rare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, 
     folder = tmp_path_factory.mktemp("rare")
     tables = [table([f"com,example)/{n}/{number:07}" for number in range(10_000)]) for n in range(2)]
     source = crawl_of(folder / "source", *tables, row_group_size=6_000)
-    with catalogue.open(folder / "data", settings=Settings(source=str(source), cache=folder / "cache")) as cat:
+    with catalogue_in(folder, source) as cat:
         cat.harvest("CC-MAIN-2022-33")
         stored = cat.sql("select path, row_group, num_rows from row_groups").fetchall()
         yield cat, {(path, ordinal): rows for path, ordinal, rows in stored}

@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import catalogue
 from catalogue.check.receipt import read_receipt
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.demo import Miniature
 from catalogue.errors import CatalogueError
 from catalogue.harvest.harvest import harvest
-from catalogue.settings import Host, Settings
+from catalogue.settings import Host
 from tests.conftest import once
 from tests.support import canaries
 from tests.support.amounts import in_part
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command, Ran
 from tests.support.faults import FaultServer, Kind, Script, always
 from tests.support.miniatures import NEWEST, OLD
@@ -39,7 +39,7 @@ def both(folder: Path, script: Script | None = None, **second: Any) -> Iterator[
 @pytest.fixture(scope="module")
 def answers(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
     def make(folder: Path) -> dict[str, pa.Table]:
-        with catalogue.open(folder / "data", settings=Settings(source=str(miniature.folder), cache=folder)) as cat:
+        with catalogue_in(folder, miniature.folder) as cat:
             cat.harvest(NEWEST, subsets="all", index="both")
             return {index: cat.captures(**QUESTION, index=index).to_arrow() for index in INDEXES}
 
@@ -48,8 +48,7 @@ def answers(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> d
 
 def ask(hosts: tuple[Host, ...], folder: Path, index: str) -> tuple[pa.Table, int]:
     """Return the answer of a catalogue that knows nothing, and its requests."""
-    settings = Settings(source=hosts[0].address, hosts=hosts, cache=folder / "cache", patience=60.0)
-    with catalogue.open(folder / "data", settings=settings) as cat:
+    with catalogue_in(folder, hosts[0].address, hosts=hosts, patience=60.0) as cat:
         if index == "columnar":
             harvest(cat.session, NEWEST, SUBSETS)  # without the metadata database, which takes most of the time
         return cat.captures(**QUESTION, index=index).to_arrow(), cat.requests

@@ -7,12 +7,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-import catalogue
 from catalogue import Catalogue, QueryError
 from catalogue.plan.plan import ReadPlan
-from catalogue.settings import Settings
 from tests.support.amounts import in_soak
 from tests.support.archives import HEAD, warc
+from tests.support.catalogues import catalogue_in
 from tests.support.cdx_sources import Archived, write_source
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL
@@ -28,10 +27,9 @@ def test_counts_are_those_of_a_scan_whatever_is_stored(whole_mirror: Path, crawl
     sql = f"SELECT {kind}, count(*) FROM read_parquet({files}) WHERE {of_site} GROUP BY 1"  # noqa: S608 - of this test
     with duckdb.connect(config={"threads": 1}) as connection:
         scanned = dict(connection.execute(sql).fetchall())
-    settings = Settings(source=str(whole_mirror), cache=tmp_path / "cache")
     summaries = []
     for subsets in ((), "warc", "all"):
-        with catalogue.open(tmp_path / "-".join(["data", *subsets]), settings=settings) as cat:
+        with catalogue_in(tmp_path, whole_mirror, data=tmp_path / "-".join(["data", *subsets])) as cat:
             if subsets:
                 cat.harvest(crawl, subsets=subsets)
             summaries.append(cat.site("https://www.example.com/page", crawl=crawl).summary())
@@ -58,7 +56,7 @@ def test_redirects_of_robots_txt_are_followed_to_robots_txt_alone(tmp_path: Path
         ("https://www.two.example/", time, ""),
         (robots.format("three"), time, www.format("three").replace("robots", "gone")),
     )
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+    with catalogue_in(tmp_path, tmp_path) as cat:
         reports = [cat.site(f"{name}.example", crawl=NEWER) for name in ("one", "two", "three")]
     assert [report.robots.get("301") for report in reports] == [1, 1, 1]
     assert [report.robots_txt and report.robots_txt.url for report in reports] == [www.format("one"), None, None]
@@ -77,7 +75,7 @@ def test_a_robots_txt_that_cannot_be_read_leaves_the_counts(
     url, path = "https://one.example/robots.txt", f"crawl-data/{CRAWL}/segments/1/robotstxt/robots.warc.gz"
     member = gzip.compress(warc(head=head, WARC_Target_URI=url, WARC_Payload_Digest=digest))
     write_source(tmp_path, [Archived(member, url, path)])
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+    with catalogue_in(tmp_path, tmp_path) as cat:
         report = cat.site("one.example", crawl=CRAWL)
     assert (report.robots, report.robots_txt, report.complete) == ({"200": 1}, None, False)
     assert re.search(problem, "".join(report.missing))

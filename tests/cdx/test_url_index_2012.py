@@ -26,6 +26,7 @@ from catalogue.errors import BadUrlIndex, NotFound, QueryError
 from catalogue.settings import Settings
 from tests.support.amounts import EXAMPLES, in_part
 from tests.support.answers import Memory
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.prefix_indexes import Item, blocks_of, data_blocks, index_bytes, prefix, url_key, write_index
@@ -167,12 +168,10 @@ def test_searches_work_again_after_a_damaged_response(tmp_path: Path) -> None:
         half = (int(end) - int(start) + 1) // 2
         return Fault(Kind.FLIPPED_BIT, variant=-half) if request.number == 1 else None  # the first byte of the root
 
-    with FaultServer(tmp_path, script=script) as server:
-        settings = Settings(source=server.url, cache=tmp_path)
-        with catalogue.open(tmp_path, settings=settings) as cat:
-            with pytest.raises(BadUrlIndex):
-                found_in(cat.old_index(), "example.com/*")
-            assert found_in(cat.old_index(), "example.com/*") == scanned(items, "*")
+    with FaultServer(tmp_path, script=script) as server, catalogue_in(tmp_path, server.url) as cat:
+        with pytest.raises(BadUrlIndex):
+            found_in(cat.old_index(), "example.com/*")
+        assert found_in(cat.old_index(), "example.com/*") == scanned(items, "*")
 
 
 def test_reads_large_results_in_parts() -> None:

@@ -12,7 +12,6 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-import catalogue
 from catalogue import Catalogue
 from catalogue.check.check import Share
 from catalogue.commoncrawl.crawls import COLLINFO
@@ -23,10 +22,10 @@ from catalogue.formatting import size
 from catalogue.metadata_db.connection import statement
 from catalogue.metadata_db.differences import intruders as intruders_of
 from catalogue.selection import stored_crawls
-from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.schema import TABLES
 from tests.support.amounts import part_of
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, index_path, table
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
@@ -43,7 +42,7 @@ def found(cat: Catalogue) -> list[tuple[str, str]]:
 def test_harvested_stores_are_valid_and_checked_by_crawl(untaught_data: Path, mirror: Path, tmp_path: Path) -> None:
     """Of every era."""
     shutil.copytree(untaught_data, tmp_path / "data")
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(mirror), cache=tmp_path)) as cat:
+    with catalogue_in(tmp_path, mirror) as cat:
         cat.captures("*.org", columns=["url"]).to_arrow()
         files = len(cat.files())
         done = cat.check(read_subset="10%")
@@ -174,12 +173,10 @@ def test_a_damaged_response_is_no_difference(mirror: Path, crawl: str, tmp_path:
         """Damage the first response after the harvest."""
         return Fault(Kind.FLIPPED_BIT) if request.attempt == 1 and request.path.endswith(".parquet") else None
 
-    with FaultServer(mirror, script=second) as server:
-        settings = Settings(source=server.url, cache=tmp_path)
-        with catalogue.open(tmp_path / "data", settings=settings) as cat:
-            cat.harvest(crawl)
-            done = cat.check(read_subset="100%")
-            assert (done.findings, done.equal) == ([], len(cat.files()))
+    with FaultServer(mirror, script=second) as server, catalogue_in(tmp_path, server.url) as cat:
+        cat.harvest(crawl)
+        done = cat.check(read_subset="100%")
+        assert (done.findings, done.equal) == ([], len(cat.files()))
 
 
 def test_parses_shares() -> None:
@@ -226,7 +223,7 @@ def test_reports_files_changed_at_the_source(cat: Catalogue, server: LoopbackSer
     (mirror / flipped).write_bytes(content)
     with (
         LoopbackServer(mirror) as now,
-        catalogue.open(cat.session.data, settings=Settings(source=now.url, cache=tmp_path)) as other,
+        catalogue_in(tmp_path, now.url, data=cat.session.data) as other,
     ):
         done = other.check(read_subset="100%")
         messages = {finding.key: finding for finding in done.findings}

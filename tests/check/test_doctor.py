@@ -10,13 +10,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-import catalogue
 from catalogue.check.doctor import EXTRAS, Diagnosis, Observation
 from catalogue.errors import RangeIgnored, Throttled, UnexpectedHtml, UnknownCrawl, Unreachable
-from catalogue.settings import Settings
 from catalogue.source.open import credentials_from, environment_settings
 from tests.cli.test_cli import sentence
 from tests.support import canaries
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.fault_kinds import on_suffixes
 from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, only, seeded
@@ -31,7 +30,7 @@ def by_subject(observations: Iterable[Observation]) -> dict[str, Observation]:
 
 
 def diagnose(source: str, folder: Path, crawl: str | None = None) -> Diagnosis:
-    with catalogue.open(folder / "data", settings=Settings(source=source, cache=folder / "cache")) as cat:
+    with catalogue_in(folder, source) as cat:
         found = cat.doctor(crawl)
         assert (cat.requests, cat.bytes) == (found.requests, found.bytes)
     assert not (folder / "data").exists()

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import catalogue
 from catalogue.check.receipt import check_answer, check_source, read_receipt
 from catalogue.errors import BadReceipt, QueryError
 from catalogue.output.ledger import Ledger
-from catalogue.settings import Settings
 from tests.conftest import once
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.rot import flip
@@ -125,9 +124,8 @@ def test_finds_each_changed_byte_of_the_source(answered: Path, data: st.DataObje
     file = answered / "source" / read.path
     content = file.read_bytes()
     file.write_bytes(flip(content, data.draw(st.integers(8 * read.start, 8 * read.end - 1))))
-    settings = Settings(source=str(answered / "source"), cache=answered / "cache")
     try:
-        with catalogue.open(answered / "data", settings=settings) as cat:
+        with catalogue_in(answered, answered / "source") as cat:
             found = list(check_source(receipt, cat.session))
     finally:
         file.write_bytes(content)

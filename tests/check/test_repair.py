@@ -7,15 +7,14 @@ from random import Random
 
 import pytest
 
-import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.datasets import DATASET_DOCUMENT, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import IncompleteAnswer
-from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.schema import TABLES
 from tests.support.amounts import in_part
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import ABSENT, CRAWL, crawl_of, index_path, table
 from tests.support.rot import FILES, STORE, cat, commands, content, flip_value, harvested_crawl, paths, server, sql
@@ -63,7 +62,7 @@ def test_harvest_fetches_footers_that_cannot_be_decoded(cat: Catalogue, server: 
 
 
 def test_repair_drops_files_that_the_source_served_for_others(server: LoopbackServer, tmp_path: Path) -> None:
-    with catalogue.open(tmp_path / "data", settings=Settings(source=server.url, cache=tmp_path)) as cat:
+    with catalogue_in(tmp_path, server.url) as cat:
         cat.harvest(CRAWL)
         one, other, *_ = paths(server.folder)
         with Store(cat.session.data / STORE) as store:

@@ -18,6 +18,7 @@ from catalogue.settings import Settings
 from catalogue.surt.pattern import Match
 from tests.cli.test_cli import sentence
 from tests.support.amounts import in_soak
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.miniatures import OLD
 
@@ -72,13 +73,13 @@ def test_accepts_languages_and_media_types() -> None:
 def some(mirror: Path, untaught_data: Path, tmp_path: Path) -> Iterator[catalogue.Catalogue]:
     """All crawls are listed, and all but the oldest stored."""
     data = copytree(untaught_data, tmp_path / "data")
-    with catalogue.open(data, settings=Settings(source=str(mirror), cache=tmp_path / "cache")) as cat:
+    with catalogue_in(tmp_path, mirror, data=data) as cat:
         cat.forget(OLD)
         yield cat
 
 
 def test_names_subsets_that_are_not_harvested(mirror: Path, crawl: str, tmp_path: Path) -> None:
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(mirror), cache=tmp_path / "cache")) as cat:
+    with catalogue_in(tmp_path, mirror) as cat:
         cat.harvest(crawl)
         rest = f"not all files of {crawl}, %s, are harvested yet; run: catalogue harvest --crawl {crawl} --subset %s"
         with pytest.raises(NotHarvested, match=f"(?m)^{rest % ('robotstxt', 'robotstxt')}$"):

@@ -19,6 +19,7 @@ from catalogue.errors import FileChanged, StoreError, StoreLocked
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
+from tests.support.catalogues import catalogue_in
 from tests.support.lakes import SUMS, Truth, export, extension, in_order, in_shell, plain, questions, sums, write_file
 
 needs_duckdb = pytest.mark.skipif(
@@ -45,10 +46,11 @@ def table(harvested: catalogue.Catalogue) -> Any:
 
 @pytest.fixture
 def served(mirror: Path, harvested_data: Path, tmp_path: Path) -> Iterator[tuple[LoopbackServer, catalogue.Catalogue]]:
-    with LoopbackServer(mirror) as server:
-        settings = Settings(source=server.url, cache=tmp_path / "cache", cache_size=0, rate=1000)
-        with catalogue.open(harvested_data, settings=settings) as cat:
-            yield server, cat
+    with (
+        LoopbackServer(mirror) as server,
+        catalogue_in(tmp_path, server.url, data=harvested_data, cache_size=0, rate=1000) as cat,
+    ):
+        yield server, cat
 
 
 def test_pyiceberg_equals_a_full_scan(path: Path, table: Any, all_rows: pa.Table, truth: Truth) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-import catalogue
 from catalogue.errors import IncompleteAnswer, QueryError
 from catalogue.metadata_db.lake_files import LakeFile
-from catalogue.settings import Settings
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.lakes import export, plain, write_file
 
@@ -183,7 +182,7 @@ def test_command_reports_missing_files(command: Command, tmp_path: Path, mirror:
     (message,) = json.loads(plain(tmp_path / "table").metadata.properties["catalogue.missing"])
     assert message in ran.err
     with (
-        catalogue.open(here.data, settings=Settings(source=here.source)) as cat,
+        catalogue_in(tmp_path, here.source, data=here.data) as cat,
         pytest.warns(IncompleteAnswer, match="1 of the"),
     ):
         assert cat.iceberg().scan().count() > 0

@@ -22,11 +22,11 @@ from catalogue.errors import BadCdx, NotHarvested, QueryError, UnknownCrawl
 from catalogue.plan.block_lists import BlockLists
 from catalogue.plan.cdx_index import CdxIndex
 from catalogue.progress import Progress
-from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import forget_list
 from tests.support.amounts import in_soak
 from tests.support.block_lists import CRAWL, OTHER, write_list
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.fault_kinds import Fault, Kind, Request
 from tests.support.faults import FaultServer
@@ -54,7 +54,7 @@ def mirror(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cat(mirror: Path, tmp_path: Path) -> Iterator[Catalogue]:
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(mirror))) as opened:
+    with catalogue_in(tmp_path, mirror) as opened:
         yield opened
 
 
@@ -156,7 +156,7 @@ def test_takes_few_requests_and_continues(mirror: Path, tmp_path: Path) -> None:
         assert asks(*words, "--refresh", "--json").json()["taken"] == 0
         assert [each.path for each in server.log if each.path != "collinfo.json"] == [list_path(CRAWL)]
     assert [path.name for path in (tmp_path / "data/blocks").iterdir()] == [f"{CRAWL}.parquet"]
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(mirror))) as cat:
+    with catalogue_in(tmp_path, mirror) as cat:
         assert shown(cat) == rows_of(parse_blocks(CRAWL, lines))
 
 
@@ -213,7 +213,7 @@ def test_requests_for_an_invalid_list_end_before_the_harvest_does(mirror: Path, 
 
     with (
         FaultServer(mirror, gate=gate) as server,
-        catalogue.open(tmp_path / "data", settings=Settings(source=server.url)) as cat,
+        catalogue_in(tmp_path, server.url) as cat,
         ThreadPoolExecutor(1) as executor,
     ):
         running = executor.submit(cat.harvest, CRAWL, index="cdx", report=report)

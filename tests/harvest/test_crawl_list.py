@@ -22,6 +22,7 @@ from catalogue.settings import STORE_NAME, Settings
 from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request, only
 from tests.support.mirrors import copy_crawl
@@ -157,7 +158,7 @@ def test_names_may_be_years_newer_than_an_old_list(
 ) -> None:
     source = copy_crawl(whole_mirror, crawl, tmp_path / "source")
     (source / COLLINFO).write_bytes(b'[{"id": "CC-MAIN-2013-20"}]')
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(source))) as cat:
+    with catalogue_in(tmp_path, source) as cat:
         count = cat.captures("*.com", crawls=crawl).count()  # without a stored list
         cat.captures("*.com", crawls="all")  # fetches the list
         assert cat.captures("*.com", crawls=crawl).count() == count
@@ -208,7 +209,7 @@ def test_commands_work_while_the_host_of_the_list_is_away(command: Command, mirr
             ran = here(*words.split(), "--crawl", f"{crawl}..{crawl}")
             assert (ran.status, bool(ran.out)) == (1, True)
             assert re.search("incomplete: cannot fetch the list of crawls .*; other crawls may exist", ran.err)
-        with catalogue.open(here.data, settings=Settings(source=server.url)) as cat:
+        with catalogue_in(here.home, server.url) as cat:
             frame = cat.scan(page, crawls=f"{crawl}..").filter(pl.col("crawl") < crawl)
             with pytest.warns(IncompleteAnswer, match="other crawls may exist"):
                 assert frame.select("url").collect().height == 0

@@ -19,6 +19,7 @@ from catalogue.parquet.thrift import BINARY, encode_struct
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
+from tests.support.catalogues import catalogue_in
 from tests.support.clocks import FakeClock
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request
@@ -77,7 +78,7 @@ def run(server: FaultServer, store: Store, crawl: str) -> Harvested:
 def test_makes_one_request_a_file_once_and_stores_the_footers(
     mirror: Path, crawls: list[str], footers: dict[str, bytes], tmp_path: Path
 ) -> None:
-    with FaultServer(mirror) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
+    with FaultServer(mirror) as server, catalogue_in(tmp_path, server.url) as cat:
         cat.harvest("all", subsets="all")
         requested = Counter(exchange.path for exchange in server.log)
         files = [file.path for name in crawls for file in listed(mirror, name)]
@@ -199,7 +200,7 @@ def test_failing_file_is_reported_and_others_continue(mirror: Path, crawl: str, 
         assert "may be incomplete" in requested.err
         lost.clear()
         assert command("harvest", "--crawl", crawl, "--subset", "all").status == 0
-    with catalogue.open(command.data, settings=Settings(source=str(mirror))) as cat:
+    with catalogue_in(tmp_path, mirror, data=command.data) as cat:
         assert cat.failures().empty
         assert cat.captures("*.example.com", crawls=crawl).complete
 
@@ -237,14 +238,14 @@ def test_refresh_updates_changed_and_removes_unlisted_files(
 ) -> None:
     files, served = listed(mirror, crawl), served_files(mirror, crawl)
     first, second = [file.path for file in files if file.subset == "warc"][:2]
-    with FaultServer(served) as server, catalogue.open(tmp_path, settings=Settings(source=server.url)) as cat:
+    with FaultServer(served) as server, catalogue_in(tmp_path, server.url) as cat:
         cat.harvest(crawl, subsets="all")
         served[first], served[second] = served[second], served[first]
         found = cat.captures("*", columns=["url"], subsets="all")
         with pytest.raises(catalogue.SourceError, match=f"harvest --crawl {crawl} --refresh"):
             found.to_arrow()
         cat.harvest(crawl, subsets="all", refresh=True)
-        assert stored(Store(tmp_path / "footers.sqlite"))[first] == footers[second]
+        assert stored(cat.session.store)[first] == footers[second]
         twice = cat.captures("*", columns=["url"], subsets="all").to_arrow()
         assert twice.num_rows == sum(cat.files()["num_rows"])
         del served[files[0].path]

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import catalogue
 from catalogue import Catalogue
-from catalogue.settings import Settings
 from tests.support.amounts import in_part
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.page_crawls import NEWER, OLD, write_crawl
 
@@ -44,7 +43,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cat(source: Path) -> Iterator[Catalogue]:
-    with catalogue.open(source.parent / "data", settings=Settings(source=str(source))) as opened:
+    with catalogue_in(source.parent, source) as opened:
         opened.harvest([OLD, NEWER], index="cdx")
         yield opened
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import catalogue
 from catalogue import Catalogue
 from catalogue.errors import TooExpensive
 from catalogue.join.join import JoinQuery, join
@@ -19,11 +18,11 @@ from catalogue.join.joined import Joined, JoinEstimate
 from catalogue.join.slices import Sizes
 from catalogue.progress import Report
 from catalogue.query.query import QueryOptions
-from catalogue.settings import Settings
 from catalogue.surt.equality import same_url
 from catalogue.surt.key import url_surtkeys
 from catalogue.surt.pattern import Match, parse_pattern
 from tests.support.amounts import EXAMPLES, in_part
+from tests.support.catalogues import catalogue_in
 from tests.support.crawls import CRAWL, crawl_of, table
 
 COLUMNS = ["url", "fetch_time", "fetch_status", "warc_filename", "warc_record_offset"]
@@ -265,7 +264,7 @@ def test_captures_without_times_and_statuses(tmp_path: Path, how: str, expected:
         "warc_record_offset": pa.array([0, 1, 2, 3], pa.int32()),
     }
     source = crawl_of(tmp_path / "source", table([f"com,example)/{letter}" for letter in "aabc"], **nulls))
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(source))) as cat:
+    with catalogue_in(tmp_path, source) as cat:
         cat.harvest(CRAWL)
         keys = pa.table({"key": ["com,example)/a", "com,example)/c", "com,example)/d"]})
         found = cat.join(keys, tmp_path / "found", how=how, crawls=CRAWL).to_arrow()

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.errors import QueryError, UnknownCrawl
 from catalogue.key_map.key_map import Extent, FileExtent, crawl_axis
 from catalogue.key_map.svg import DARK, LIGHT, Picture, draw_crawl, shorten
 from catalogue.selection import stored_crawls
-from catalogue.settings import Settings
+from tests.support.catalogues import catalogue_in
 from tests.support.crawls import CRAWL, crawl_of, table
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -108,8 +107,8 @@ def paged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
     """Three files of four row groups of ten pages, read page by page because bandwidth is low."""
     folder = tmp_path_factory.mktemp("paged")
     rows = [table([f"com,example{file})/{number:06}" for number in range(8000)]) for file in range(3)]
-    source = str(crawl_of(folder / "m", *rows, row_group_size=2000, data_page_size=2048, write_batch_size=100))
-    with catalogue.open(folder / "data", settings=Settings(source=source, bandwidth=5e3, cache=folder / "c")) as cat:
+    source = crawl_of(folder / "m", *rows, row_group_size=2000, data_page_size=2048, write_batch_size=100)
+    with catalogue_in(folder, source, bandwidth=5e3) as cat:
         cat.harvest(CRAWL, pages=True)
         yield cat
 

@@ -7,10 +7,10 @@ from shutil import copytree
 
 import pytest
 
-import catalogue
 from catalogue.demo import Miniature
 from catalogue.settings import Settings
 from tests.conftest import once
+from tests.support.catalogues import catalogue_in
 from tests.support.faults import FaultServer
 from tests.support.miniatures import MODERN, NEWEST, rows
 
@@ -31,8 +31,7 @@ def harvested_once(miniature: Miniature, tmp_path_factory: pytest.TempPathFactor
     """A data folder with the pages of one crawl, and the list of blocks of another; to be copied."""
 
     def make(folder: Path) -> Path:
-        settings = Settings(source=str(miniature.folder), cache=folder / "cache")
-        with catalogue.open(folder / "data", settings=settings) as cat:
+        with catalogue_in(folder, miniature.folder) as cat:
             cat.harvest(MODERN)
             cat.harvest(NEWEST, index="cdx")
         return folder / "data"

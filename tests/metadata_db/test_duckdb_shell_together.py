@@ -21,6 +21,7 @@ from catalogue.metadata_db.connection import connect, reading
 from catalogue.metadata_db.refresh import refresh
 from catalogue.settings import Settings
 from catalogue.store.database import Store
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import FaultServer
@@ -41,10 +42,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def harvested(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = tmp_path_factory.mktemp("harvested") / "data"
-    with catalogue.open(data, settings=Settings(source=str(folder))) as cat:
+    with catalogue_in(tmp_path_factory.mktemp("harvested"), folder) as cat:
         cat.harvest(OLD)
-    return data
+        return cat.session.data
 
 
 @pytest.fixture

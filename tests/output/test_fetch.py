@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.demo import LoopbackServer
@@ -30,6 +29,7 @@ from catalogue.records.record import Record, read_record
 from catalogue.settings import Settings
 from catalogue.source.open import open_source
 from tests.support.archives import BODY, HEAD, arc, capture
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command, wait_until
 from tests.support.faults import FaultServer
 from tests.support.fetched import MANY, check, many_rows, records_in
@@ -62,15 +62,16 @@ def test_requests_each_capture_once(captures: list[Capture], max_gap: int) -> No
 
 def test_requests_and_bytes_equal_the_estimate(harvested_data: Path, mirror: Path, tmp_path: Path, rows: Rows) -> None:
     for bandwidth in (1e3, 1e8):
-        with LoopbackServer(mirror) as server:
-            settings = Settings(source=server.url, cache=tmp_path, bandwidth=bandwidth)
-            with catalogue.open(harvested_data, settings=settings) as cat:
-                estimate = cat.fetch_estimate(rows)
-                done = cat.fetch(rows, tmp_path / f"{bandwidth}.warc.gz")
-                assert (done.records, done.failed) == (len(rows), {})
-                assert (cat.requests, cat.bytes) == (estimate.requests, estimate.bytes)
-                assert len(server.log) == estimate.requests
-                assert sum(estimate.hosts.values()) == len(rows)
+        with (
+            LoopbackServer(mirror) as server,
+            catalogue_in(tmp_path, server.url, data=harvested_data, bandwidth=bandwidth) as cat,
+        ):
+            estimate = cat.fetch_estimate(rows)
+            done = cat.fetch(rows, tmp_path / f"{bandwidth}.warc.gz")
+            assert (done.records, done.failed) == (len(rows), {})
+            assert (cat.requests, cat.bytes) == (estimate.requests, estimate.bytes)
+            assert len(server.log) == estimate.requests
+            assert sum(estimate.hosts.values()) == len(rows)
         if bandwidth == 1e3:
             assert estimate.bytes == sum(row["warc_record_length"] for row in rows)
         else:

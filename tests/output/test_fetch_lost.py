@@ -28,6 +28,7 @@ from catalogue.settings import Settings
 from catalogue.source.open import open_source
 from tests.support.amounts import in_soak
 from tests.support.archives import warc
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.faults import FaultServer, Kind, first
 from tests.support.fetched import check, many_rows, records_in
@@ -59,28 +60,28 @@ def test_reports_defective_records_and_does_not_write_them(
         bad[place] = row["url"]
     beyond = rows[0] | {"warc_record_offset": 1 << 40}
     removed = rows[0] | {"warc_filename": f"crawl-data/{crawl}/segments/1/warc/gone.warc.gz"}
-    with LoopbackServer(tmp_path / "source") as server:
-        settings = Settings(source=server.url, cache=tmp_path / "cache", patience=0.0)
-        with catalogue.open(harvested_data, settings=settings) as cat:
-            done = cat.fetch([*rows, beyond, removed, rows[0] | {"warc_filename": "../x"}], tmp_path / "out.warc.gz")
-            assert len(done.failed) == 8
-            assert len(done.unusable) == 1
-            assert bad.keys() < done.failed.keys()
-            assert "gone.warc.gz" in done.failed[removed["warc_filename"], removed["warc_record_offset"]]
-            check(tmp_path / "out.warc.gz")
-            written = Counter(url for _, url, _ in records_in(tmp_path / "out.warc.gz"))
-            assert written == Counter(row["url"] for row in rows) - Counter(bad.values())
-            before = len(server.log)
-            again = cat.fetch(rows, tmp_path / "out.warc.gz")
-            assert again.failed.keys() == bad.keys()
-            assert len(server.log) == before  # permanent failures are not requested again
+    with (
+        LoopbackServer(tmp_path / "source") as server,
+        catalogue_in(tmp_path, server.url, data=harvested_data, patience=0.0) as cat,
+    ):
+        done = cat.fetch([*rows, beyond, removed, rows[0] | {"warc_filename": "../x"}], tmp_path / "out.warc.gz")
+        assert len(done.failed) == 8
+        assert len(done.unusable) == 1
+        assert bad.keys() < done.failed.keys()
+        assert "gone.warc.gz" in done.failed[removed["warc_filename"], removed["warc_record_offset"]]
+        check(tmp_path / "out.warc.gz")
+        written = Counter(url for _, url, _ in records_in(tmp_path / "out.warc.gz"))
+        assert written == Counter(row["url"] for row in rows) - Counter(bad.values())
+        before = len(server.log)
+        again = cat.fetch(rows, tmp_path / "out.warc.gz")
+        assert again.failed.keys() == bad.keys()
+        assert len(server.log) == before  # permanent failures are not requested again
 
 
 def test_requests_damaged_responses_once_more(harvested_data: Path, mirror: Path, tmp_path: Path, rows: Rows) -> None:
     rows = [*{row["warc_filename"]: row for row in rows}.values()]
     with FaultServer(mirror, script=first(1, Kind.FLIPPED_BIT)) as server:
-        settings = Settings(source=server.url, cache=tmp_path / "cache")
-        with catalogue.open(harvested_data, settings=settings) as cat:
+        with catalogue_in(tmp_path, server.url, data=harvested_data) as cat:
             done = cat.fetch(rows, tmp_path / "out.warc.gz")
         assert (done.records, done.failed) == (len(rows), {})
         assert server.requests == 2 * len(rows)

@@ -8,11 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import catalogue
 from catalogue.errors import BadFooter
 from catalogue.parquet.splice import ChunkPages, splice
-from catalogue.settings import Settings
 from tests.support.amounts import in_part
+from tests.support.catalogues import catalogue_in
 from tests.support.crawls import crawl_of, harvest_footers, index_path, table
 from tests.support.footers import write
 from tests.support.mirrors import raw_footer, read_footer
@@ -113,7 +112,7 @@ def test_rejects_damaged_page_headers(
     data[start:end] = damage(bytes(data[start:end]))
     data[end + 10] ^= flip
     file.write_bytes(data)
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+    with catalogue_in(tmp_path, tmp_path) as cat:
         harvest_footers(cat)
         with pytest.raises(BadFooter, match=sign):
             cat.captures("*", columns=[column]).to_arrow()
@@ -127,7 +126,7 @@ def test_rejects_keys_outside_the_bounds_of_the_footer(tmp_path: Path, *, write_
         write_page_index=write_page_index,
         change=lambda path: path.write_bytes(_with_greatest_key(path.read_bytes(), b"039", b"030")),
     )
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+    with catalogue_in(tmp_path, tmp_path) as cat:
         harvest_footers(cat)
         with pytest.raises(BadFooter, match="row group 0: it holds keys outside the bounds in the file's footer"):
             cat.captures("example.com/*").to_arrow()
@@ -151,7 +150,7 @@ def test_rejects_a_column_whose_type_has_the_wrong_kind(tmp_path: Path) -> None:
 
     rows = table(["com,example)/"], warc_record_offset=pa.array([7], pa.int32()))
     crawl_of(tmp_path, rows, write_page_index=False, change=damage)
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+    with catalogue_in(tmp_path, tmp_path) as cat:
         harvest_footers(cat)
         with pytest.raises(BadFooter, match="column warc_record_offset: index out of bounds"):
             cat.captures("*", columns=["warc_record_offset"]).to_arrow()

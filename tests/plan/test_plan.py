@@ -32,6 +32,7 @@ from catalogue.surt.pattern import parse_pattern
 from catalogue.tables.crawl_table import FileMetadata
 from tests.cli.test_cli_pages import ASKED, LARGE, SLOW, large
 from tests.read.test_answers import random_patterns
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.mirrors import read_footer
 from tests.support.plans import plan_reads
@@ -86,7 +87,7 @@ def test_requests_equal_the_plan(
     server: LoopbackServer, all_rows: pa.Table, harvested_data: Path, tmp_path: Path
 ) -> None:
     """For many questions of every kind: no request but those announced, and as many bytes."""
-    with catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat:
+    with catalogue_in(tmp_path, server.url, data=harvested_data) as cat:
         for text in random_patterns(all_rows, 11, seed=23):
             before = len(server.log)
             found = cat.captures(text, index="columnar")
@@ -140,7 +141,7 @@ def test_includes_crawls_without_dates(harvested_data: Path, settings: Settings,
 
 
 def test_limit_makes_the_cost_a_maximum(server: LoopbackServer, harvested_data: Path, tmp_path: Path) -> None:
-    with catalogue.open(harvested_data, settings=Settings(source=server.url, cache=tmp_path)) as cat:
+    with catalogue_in(tmp_path, server.url, data=harvested_data) as cat:
         found = cat.captures("*", where="fetch_status > 0", limit=3, index="columnar")
         planned = found.plan
         assert found.to_arrow().num_rows == 3

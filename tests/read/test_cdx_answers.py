@@ -10,14 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import catalogue
 from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.cluster import index_folder, list_path, shards_path
 from catalogue.cdx.lines import COLUMNS
 from catalogue.errors import BadCdx, FileChanged, NotFound, NotHarvested, QueryError, UnknownCrawl
-from catalogue.settings import Settings
 from tests.support.block_lists import CRAWL, write_list
+from tests.support.catalogues import catalogue_in
 from tests.support.cdx_indexes import make_index, read_index, replace_index
 from tests.support.cdx_sources import Archived, write_source
 from tests.support.commands import Command
@@ -119,7 +118,7 @@ def test_damage_is_an_error(small_mirror: Path, newest: str, tmp_path: Path, dam
     pattern, change = DAMAGE[damage]
     (file,) = small_mirror.glob(pattern)
     file.write_bytes(change(file.read_bytes()))
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat:
+    with catalogue_in(tmp_path, small_mirror) as cat:
         with pytest.raises(BadCdx) as raised:
             cat.captures("*", crawls=newest, index="cdx", subsets="all").to_arrow()
         assert newest in str(raised.value)
@@ -128,7 +127,7 @@ def test_damage_is_an_error(small_mirror: Path, newest: str, tmp_path: Path, dam
 def test_changed_list_is_an_error_once(tmp_path: Path) -> None:
     lines = make_list(20_000)
     write_list(tmp_path / "mirror", lines)
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path / "mirror"))) as cat:
+    with catalogue_in(tmp_path, tmp_path / "mirror") as cat:
         assert cat.captures("nowhere.de/", crawls=CRAWL, index="cdx", subsets="all").fetch_indexes().exact
         (tmp_path / "mirror" / list_path(CRAWL)).write_bytes(lines[: lines.rindex(b"\n", 0, -1) + 1])
         again = cat.captures("nowhere.br/", crawls=CRAWL, index="cdx", subsets="all")
@@ -145,7 +144,7 @@ def test_replaced_index_is_an_error_once(
     lines = [line.decode().rstrip("\n") for line in read_index(small_mirror, newest).lines]
     replace_index(small_mirror, make_index(newest, lines))
     url = json.loads(lines[len(lines) * 3 // 4].split(" ", 2)[2])["url"]
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror), cache_size=0)) as cat:
+    with catalogue_in(tmp_path, small_mirror, cache_size=0) as cat:
 
         def rows() -> pa.Table:
             return cat.captures(url, crawls=newest, subsets="all").to_arrow()
@@ -163,7 +162,7 @@ def test_replaced_index_is_an_error_once(
 
 def test_stored_list_outlives_a_missing_shard(small_mirror: Path, newest: str, tmp_path: Path) -> None:
     shards = sorted((small_mirror / index_folder(newest)).glob("cdx-*.gz"))
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror), cache_size=0)) as cat:
+    with catalogue_in(tmp_path, small_mirror, cache_size=0) as cat:
         cat.harvest(newest, index="cdx")
         for shard in shards:
             shard.rename(shard.with_suffix(".away"))
@@ -174,7 +173,7 @@ def test_stored_list_outlives_a_missing_shard(small_mirror: Path, newest: str, t
 
 def test_missing_indexes_are_named(small_mirror: Path, tmp_path: Path) -> None:
     with (
-        catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat,
+        catalogue_in(tmp_path, small_mirror) as cat,
         pytest.raises(NotHarvested, match="the source has no CDX index of it"),
     ):
         cat.captures("example.com/", crawls="2014-10", index="cdx", subsets="all").to_arrow()
@@ -195,7 +194,7 @@ def test_wrong_questions_say_what_to_do(columnar: Catalogue, small_mirror: Path,
     with pytest.raises(QueryError, match="use index='columnar'"):
         found.plot()
     with (
-        catalogue.open(tmp_path / "data", settings=Settings(source=str(small_mirror))) as cat,
+        catalogue_in(tmp_path, small_mirror) as cat,
         pytest.raises(QueryError, match=r"nothing is stored in .*; add crawls='latest', or run: catalogue harvest"),
     ):
         cat.captures("example.com", index="cdx", subsets="all")
@@ -217,8 +216,7 @@ def test_rows_of_two_versions_of_a_file_are_an_error(
 
     for script in (None, replaced):
         with FaultServer(served, script=script) as server:
-            settings = Settings(source=server.url, cache=tmp_path / f"cache of {script}")
-            with catalogue.open(tmp_path / f"data of {script}", settings=settings) as cat:
+            with catalogue_in(tmp_path / f"{script}", server.url) as cat:
                 found = cat.captures(urls, crawls=newest, subsets="all", index=index)
                 if script:
                     with pytest.raises(FileChanged, match="was replaced while it was read"):
@@ -234,7 +232,7 @@ def test_only_crawls_before_2013_may_lack_the_list_of_files(tmp_path: Path, craw
     source = write_source(tmp_path, [archived], crawl)
     (tmp_path / shards_path(crawl)).unlink()
     for harvests in (False, True):
-        with catalogue.open(tmp_path / f"{harvests}", settings=Settings(source=source), progress=False) as cat:
+        with catalogue_in(tmp_path / f"{harvests}", source) as cat:
             if crawl == "CC-MAIN-2012":
                 assert not harvests or cat.harvest(crawl, index="cdx")[0].fetched
                 assert cat.captures("*", crawls=crawl).count() == 1
@@ -243,7 +241,7 @@ def test_only_crawls_before_2013_may_lack_the_list_of_files(tmp_path: Path, craw
                     _ = cat.harvest(crawl, index="cdx") if harvests else cat.captures("*", crawls=crawl).count()
     (tmp_path / shards_path(crawl)).touch()
     with (
-        catalogue.open(tmp_path / "other", settings=Settings(source=source)) as cat,
+        catalogue_in(tmp_path / "other", source) as cat,
         pytest.raises(BadCdx, match="does not list the shards"),
     ):
         cat.captures("*", crawls=crawl).count()

@@ -26,6 +26,7 @@ from catalogue.settings import Settings
 from catalogue.tables.table_file import TABLES_FOLDER
 from tests.conftest import once
 from tests.support.amounts import in_part, part_of
+from tests.support.catalogues import catalogue_in
 from tests.support.footers import write
 from tests.support.own_tables import KEY, dataset_of, edited, rows_of, scan
 
@@ -269,8 +270,7 @@ def test_refresh_and_forget_remove_values(with_values: Catalogue) -> None:
 
 def test_interrupted_harvest_continues(mirror: Path, tmp_path: Path) -> None:
     source = shutil.copytree(mirror, tmp_path / "source")
-    settings = Settings(source=str(source), cache=tmp_path / "cache")
-    with catalogue.open(tmp_path / "data", settings=settings, progress=False) as cat:
+    with catalogue_in(tmp_path, source) as cat:
         cat.harvest(CRAWL)
         path = sorted(source.glob(f"cc-index/**/crawl={CRAWL}/subset=warc/*.parquet"))[1]
         path.rename(tmp_path / "away")

@@ -22,6 +22,7 @@ from catalogue.settings import Settings
 from tests.read.test_answers import random_patterns
 from tests.support.amounts import COMPLETE, EXAMPLES, in_soak
 from tests.support.block_lists import CRAWL, write_list
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.faults import FaultServer
 
@@ -62,7 +63,7 @@ def test_first_search_of_a_crawl_with_footers_takes_few_requests(
 ) -> None:
     with (
         FaultServer(whole_mirror) as server,
-        catalogue.open(tmp_path / "data", settings=Settings(source=server.url)) as cat,
+        catalogue_in(tmp_path, server.url) as cat,
     ):
         cat.harvest(crawls[1], subsets="all", index="columnar")
         server.reset()
@@ -78,13 +79,13 @@ def test_limit_ends_the_read_before_other_crawls_are_searched(
     """Nothing is stored. Crawls are searched and read in turn: one, the next two, the next four."""
     with (
         FaultServer(whole_mirror) as server,
-        catalogue.open(tmp_path / "data", settings=Settings(source=server.url)) as cat,
+        catalogue_in(tmp_path, server.url) as cat,
     ):
         every = cat.captures("*.example.com", crawls="all", columns=READ).to_arrow()
         of_first = every["crawl"].to_pylist().count(crawls[0])
         assert 1 < of_first < every.num_rows
         for limit, searched in ((1, crawls[:1]), (of_first, crawls[:1]), (of_first + 1, crawls[:3])):
-            with catalogue.open(tmp_path / str(limit), settings=Settings(source=server.url)) as empty:
+            with catalogue_in(tmp_path / str(limit), server.url) as empty:
                 server.reset()
                 found = empty.captures("*.example.com", crawls="all", columns=READ, limit=limit)
                 assert len(found.plan.crawls) == len(crawls)
@@ -99,7 +100,7 @@ def test_cost_of_crawls_that_are_read_in_turn_is_agreed_to_in_turn(
 ) -> None:
     with (
         FaultServer(whole_mirror) as server,
-        catalogue.open(tmp_path / "data", settings=Settings(source=server.url)) as cat,
+        catalogue_in(tmp_path, server.url) as cat,
     ):
         asked: list[tuple[list[str], bool]] = []
 
@@ -158,7 +159,7 @@ def test_incomplete_harvests_are_completed_by_the_other_index(
     crawl = crawls[0]
     min((copied / f"cc-index/table/cc-main/warc/crawl={crawl}/subset=warc").iterdir()).write_bytes(b"torn")
     expected = columnar.captures("*", crawls=crawl, subsets="warc", index="columnar").count()
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(copied))) as cat:
+    with catalogue_in(tmp_path, copied) as cat:
         cat.harvest(crawl)
         found = cat.captures("*", crawls=crawl)
         assert found.complete
@@ -204,7 +205,7 @@ def test_plans_of_searches_use_what_is_known_of_other_lists(
     whole_mirror: Path, crawls: list[str], tmp_path: Path
 ) -> None:
     other, crawl, *_ = crawls
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(whole_mirror), cache_size=0)) as cat:
+    with catalogue_in(tmp_path, whole_mirror, cache_size=0) as cat:
 
         def planned(pattern: str | list[str]) -> int:
             plan = cat.captures(pattern, crawls=crawl).plan
@@ -224,7 +225,7 @@ def test_plans_of_searches_use_what_is_known_of_other_lists(
 @pytest.mark.parametrize("index", ["auto", "cdx", "columnar"])
 def test_crawls_of_other_times_are_not_read(whole_mirror: Path, crawls: list[str], tmp_path: Path, index: str) -> None:
     newest, oldest = crawls[0], crawls[-1]
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(whole_mirror))) as cat:
+    with catalogue_in(tmp_path, whole_mirror) as cat:
         assert cat.captures("*.com", crawls="all").plan  # the list of crawls is stored
         if index == "columnar":
             cat.harvest([newest, oldest])
@@ -275,8 +276,7 @@ def test_all_crawls_are_priced_before_a_search(tmp_path: Path) -> None:
 
 @in_soak
 def test_many_files_are_not_planned_when_few_blocks_have_the_rows(miniature: Miniature, tmp_path: Path) -> None:
-    settings = Settings(source=str(miniature.folder), bandwidth=1e9, cache_size=0)
-    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+    with catalogue_in(tmp_path, miniature.folder, bandwidth=1e9, cache_size=0) as cat:
         crawl = miniature.crawls[1]
         cat.harvest(crawl, subsets="all", index="both")
         urls = (

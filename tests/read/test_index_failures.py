@@ -17,6 +17,7 @@ from catalogue.cdx.cluster import index_folder, list_path
 from catalogue.commoncrawl.crawls import AUTO, COLUMNAR
 from catalogue.errors import UNUSABLE, IncompleteAnswer, StoreLocked
 from catalogue.settings import Settings
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request, only
 from tests.support.serving import get, serving
@@ -174,7 +175,7 @@ def test_the_other_index_continues_after_rows_were_returned(
     copied: Path, crawls: list[str], tmp_path: Path, reads: tuple[str, str, str, str], *, is_limited: bool
 ) -> None:
     read, (index, stored, pattern, files) = crawls[:3], reads
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(copied), cache_size=0)) as cat:
+    with catalogue_in(tmp_path, copied, cache_size=0) as cat:
         cat.harvest(read, subsets="all", index=stored)
         expected = cat.captures(pattern, crawls=read, subsets="all", index="columnar").to_arrow()
         for path in copied.rglob(files):
@@ -235,7 +236,7 @@ def test_answers_are_incomplete_after_the_cdx_index_has_failed(
     copied: Path, crawls: list[str], tmp_path: Path, read: Callable[[Captures], object]
 ) -> None:
     (copied / list_path(crawls[0])).unlink()
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(copied))) as cat:
+    with catalogue_in(tmp_path, copied) as cat:
         cat.harvest(crawls[0])
         found = cat.captures("*.com", crawls=crawls[0], subsets="all")
         assert found.complete  # as the CDX index would be

@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import catalogue
 from catalogue.cdx.lines import lines_of
-from catalogue.settings import Settings
+from tests.support.catalogues import catalogue_in
 from tests.support.cdx_indexes import make_index, replace_index
 from tests.support.crawls import crawl_of, table
 
@@ -57,7 +56,7 @@ def test_declared_types_replace_missing_ones_in_each_index(
         crawl_of(tmp_path, rows, crawl=crawl, row_group_size=group, use_dictionary=["content_mime_type", DETECTED])
         replace_index(tmp_path, make_index(crawl, lines_of(batch), lines_a_block=min(group, 50)))
     known = [one or other for one, other in zip(detected, declared, strict=True)]
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+    with catalogue_in(tmp_path, tmp_path) as cat:
         cat.harvest([OLD, TYPED], values=iter(["content_mime_type", DETECTED]))
         for (mime, matching), index in product(TYPES.items(), ("columnar", "cdx")):
             # The type of a revisit is only declared.

@@ -11,14 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import catalogue
 from catalogue import Catalogue
 from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.crawls import KEY_COLUMN, SUBSETS, newest_first
-from catalogue.settings import Settings
 from catalogue.surt.pattern import parse_pattern
 from tests.read.test_answers import Scan, random_patterns
 from tests.support.amounts import COMPLETE, EXAMPLES, in_part
+from tests.support.catalogues import catalogue_in
 from tests.support.crawls import BARE, CRAWL, crawl_of, harvest_footers, table
 from tests.support.mirrors import whole_table
 
@@ -115,8 +114,7 @@ def all_rows(*tables: pa.Table) -> list[Row]:
 @contextmanager
 def harvested(folder: Path, *tables: pa.Table, **options: Any) -> Iterator[Catalogue]:
     crawl_of(folder / "mirror", *tables, **options)
-    settings = Settings(source=str(folder / "mirror"), cache=folder / "cache", bandwidth=1e4)
-    with catalogue.open(folder / "data", settings=settings) as cat:
+    with catalogue_in(folder, folder / "mirror", bandwidth=1e4) as cat:
         harvest_footers(cat)
         yield cat
 

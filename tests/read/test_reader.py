@@ -19,10 +19,10 @@ import pytest
 import catalogue
 from catalogue.errors import BadFooter, UnplannedRead
 from catalogue.read.reader import batches_of, read
-from catalogue.settings import Settings
 from catalogue.source.folder import FolderSource
 from catalogue.store.database import Store
 from tests.support.amounts import in_part, in_soak
+from tests.support.catalogues import catalogue_in
 from tests.support.crawls import crawl_of, harvest_footers
 from tests.support.faults import FaultServer
 
@@ -53,7 +53,7 @@ def harvested(folder: Path, *tables: pa.Table, **options: Any) -> Iterator[catal
     written = {"compression": "gzip", "write_page_index": False, "use_dictionary": True, **options}
     crawl_of(folder, *tables, crawl=CRAWL, **written)
     (folder / "collinfo.json").write_text(json.dumps([{"id": CRAWL}]), encoding="ascii")
-    with catalogue.open(folder / "data", settings=Settings(source=str(folder), cache=folder / "cache")) as cat:
+    with catalogue_in(folder, folder) as cat:
         harvest_footers(cat, CRAWL)
         yield cat
 
@@ -214,13 +214,12 @@ def test_changed_page_is_an_error(tmp_path: Path, codec: str, flipped: int, *, c
         plan = cat.captures("*", columns=["url"]).plan
         chunk = next(c.chunk for c in plan.files[0].row_groups[0].columns if c.chunk.column.name == "url")
         content[chunk.range.end - 20] ^= flipped
-        with FaultServer({stored: bytes(content)}) as server:
-            settings = Settings(source=server.url, cache=tmp_path / "cache")
-            with (
-                catalogue.open(tmp_path / "data", settings=settings) as other,
-                pytest.raises(BadFooter, match="column url"),
-            ):
-                other.captures("*", columns=["url"]).to_arrow()
+        with (
+            FaultServer({stored: bytes(content)}) as server,
+            catalogue_in(tmp_path, server.url) as other,
+            pytest.raises(BadFooter, match="column url"),
+        ):
+            other.captures("*", columns=["url"]).to_arrow()
 
 
 def test_subset_without_any_file_is_reported(tmp_path: Path) -> None:
@@ -231,7 +230,7 @@ def test_subset_without_any_file_is_reported(tmp_path: Path) -> None:
     manifest.write_bytes(gzip.compress(gzip.decompress(manifest.read_bytes()) + b"\n" + robots.encode()))
     (tmp_path / robots).parent.mkdir()
     (tmp_path / robots).write_bytes(b"no Parquet at all")
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")) as cat:
+    with catalogue_in(tmp_path, tmp_path) as cat:
         assert cat.captures("*", index="columnar").complete
         (outcome,) = cat.harvest(CRAWL, subsets="all", refresh=True)
         assert list(outcome.failures) == [robots]
@@ -255,9 +254,7 @@ def test_invalid_list_of_crawls_does_not_stop_a_named_crawl(tmp_path: Path) -> N
     with harvested(tmp_path, rows()):
         pass
     (tmp_path / "collinfo.json").write_text("<html>", encoding="ascii")
-    with catalogue.open(
-        tmp_path / "elsewhere", settings=Settings(source=str(tmp_path), cache=tmp_path / "cache")
-    ) as cat:
+    with catalogue_in(tmp_path, tmp_path, data=tmp_path / "elsewhere") as cat:
         assert not cat.harvest(CRAWL)[0].failures
         with pytest.raises(catalogue.CatalogueError, match="not JSON"):
             cat.harvest("latest")

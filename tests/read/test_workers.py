@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import catalogue
 from catalogue import Catalogue, ReadPlan, errors
 from catalogue.demo import LoopbackServer
 from catalogue.errors import CatalogueError, WorkersLost
@@ -17,6 +16,7 @@ from catalogue.read.dask_cluster import machines_and_tasks
 from catalogue.read.workers import tasks
 from catalogue.settings import Settings
 from tests.support.amounts import in_part
+from tests.support.catalogues import catalogue_in
 from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.executors import Recording, opened
 
@@ -74,8 +74,7 @@ def test_row_groups_that_share_a_request_stay_together(tmp_path: Path) -> None:
     crawl_of(tmp_path / "source", rows, row_group_size=100)
     # Where a request is dear all of the file is one; where it is cheap each chunk is.
     for bandwidth, expected in ((1e12, 1), (1.0, 10)):
-        settings = Settings(source=str(tmp_path / "source"), cache=tmp_path / "cache", bandwidth=bandwidth)
-        with catalogue.open(tmp_path / f"data{expected}", settings=settings) as cat:
+        with catalogue_in(tmp_path / f"{expected}", tmp_path / "source", bandwidth=bandwidth) as cat:
             harvest_footers(cat)
             plan = cat.captures("*", columns=["url_surtkey"]).fetch_indexes()
             assert len(sliced(plan, 1)) == expected

@@ -21,6 +21,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import NotFound, NotHarvested, TooExpensive
 from catalogue.settings import Settings
 from tests.support.amounts import in_part, in_soak
+from tests.support.catalogues import catalogue_in
 
 UNLIMITED: dict[str, Any] = {"max_requests": 10**6, "max_bytes": 10**12}
 
@@ -278,10 +279,9 @@ def test_conditions_after_head_select_among_the_first_rows(engine: Any, counted:
 
 
 def test_harvests_of_some_subsets_change_no_rows_of_scans(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
-    chosen = Settings(source=str(whole_mirror), cache=tmp_path / "cache")
     counts = []
     for subsets in ((), "warc", "all"):
-        with catalogue.open(tmp_path / f"data {subsets}", settings=chosen) as cat:
+        with catalogue_in(tmp_path, whole_mirror, data=tmp_path / f"data {subsets}") as cat:
             if subsets:
                 cat.harvest(crawl, subsets=subsets)
             else:

@@ -25,6 +25,7 @@ from catalogue.surt.interval import EVERYTHING, KeyInterval, covers, merge
 from catalogue.surt.pattern import parse_pattern
 from tests.read.test_answers import scanned
 from tests.support.amounts import in_part
+from tests.support.catalogues import catalogue_in
 from tests.support.crawls import CRAWL, crawl_of, table
 
 KEYS = st.binary(max_size=3).map(lambda key: bytes(byte & 0x7F for byte in key))
@@ -121,8 +122,7 @@ def test_pages_begin_at_blocks_whatever_is_stored(whole_mirror: Path, stored: di
     crawl = max(lists, key=lambda path: path.stat().st_size).parts[-3]
     answers = []
     for number, words in enumerate(({"index": "cdx"}, stored)):
-        reading = Settings(source=str(whole_mirror), cache=tmp_path / f"cache{number}")
-        with catalogue.open(tmp_path / f"data{number}", settings=reading) as cat:
+        with catalogue_in(tmp_path / f"{number}", whole_mirror) as cat:
             cat.session.create_store()
             if words:
                 cat.harvest(crawl, **words)
@@ -142,7 +142,7 @@ def test_an_exact_url_needs_no_page_index(harvested: Catalogue) -> None:
 def test_many_row_groups_are_cut_without_page_indexes(tmp_path: Path) -> None:
     keys = [f"com,example)/{number:05}" for number in range(60_400)]
     crawl_of(tmp_path / "mirror", table(keys).select(["url_surtkey"]), row_group_size=200)
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(tmp_path / "mirror"), cache_size=0)) as cat:
+    with catalogue_in(tmp_path, tmp_path / "mirror", cache_size=0) as cat:
         cat.harvest(CRAWL)
         requests = cat.requests
         request = parse_request([("url", "*.example.com")])

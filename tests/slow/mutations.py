@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-import catalogue
 from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import write_miniature
@@ -34,11 +33,11 @@ from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.read.reader import read
 from catalogue.read.streams import ReadEvents
-from catalogue.settings import Settings
 from catalogue.source.byte_ranges import SuffixRange
 from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, prefix_interval
 from catalogue.tables.crawl_table import FileMetadata
 from tests.support.answers import Memory
+from tests.support.catalogues import catalogue_in
 from tests.support.crawls import CRAWL, index_path, write_manifest
 from tests.support.executors import Recording
 from tests.support.footers import confused, trimmed, write
@@ -242,8 +241,7 @@ def _harvest(folder: Path, files: Sequence[bytes]) -> None:
     for number, data in enumerate(files):
         index_path(folder / "source", number).write_bytes(data)
     write_manifest(folder / "source")
-    settings = Settings(source=str(folder / "source"), cache=folder / "cache", cache_size=0)
-    with catalogue.open(folder / "data", settings=settings) as cat:
+    with catalogue_in(folder, folder / "source", cache_size=0) as cat:
         (outcome,) = cat.harvest(CRAWL)
         assert not outcome.failures, outcome.failures
         assert int(cat.files()["num_rows"].sum()) == sum(read_footer(data).num_rows for data in files)

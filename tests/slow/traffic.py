@@ -23,7 +23,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.session import Session
@@ -32,6 +31,7 @@ from catalogue.store.database import Store
 from tests.cdx.test_url_index_2012 import HOSTS, PATHS, SCHEMES, items_of
 from tests.read.test_answers import CONDITIONS, IDENTITY, random_patterns
 from tests.slow.mutations import mirror_of
+from tests.support.catalogues import catalogue_in
 from tests.support.clocks import FakeClock
 from tests.support.faults import Fault, FaultServer, Request, Script, seeded
 from tests.support.fetched import records_in
@@ -64,7 +64,7 @@ class _Steps:
 
     def prepare(self) -> None:
         """Harvest everything, for the steps that need it, and export it as a snapshot."""
-        with catalogue.open(self._everything, settings=Settings(source=str(self._mirror))) as cat:
+        with catalogue_in(self.folder.parent, self._mirror, data=self._everything) as cat:
             cat.harvest("all", subsets="all")
             cat.export_snapshot(self.folder.parent / _SNAPSHOT)
 

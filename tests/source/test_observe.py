@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-import catalogue
 from catalogue.errors import LimitReached, SourceUnavailable, TooExpensive
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.observe import RequestEvent, RequestLimit
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, first
 from tests.support.sources import FILES, PATH
@@ -18,8 +18,7 @@ from tests.support.sources import FILES, PATH
 def test_observes_each_request_of_a_harvest_and_a_query(mirror: Path, tmp_path: Path, crawl: str) -> None:
     events: list[RequestEvent] = []
     with FaultServer(mirror) as server:
-        settings = Settings(source=server.url, cache=tmp_path / "cache")
-        with catalogue.open(tmp_path / "data", settings=settings, trace=events.append) as cat:
+        with catalogue_in(tmp_path, server.url, trace=events.append) as cat:
             cat.harvest(crawl)
             harvest = events.copy()
             events.clear()
@@ -45,10 +44,11 @@ def test_observes_each_request_of_a_harvest_and_a_query(mirror: Path, tmp_path: 
 
 def test_observes_failed_attempts(mirror: Path, tmp_path: Path) -> None:
     events: list[RequestEvent] = []
-    with FaultServer(mirror, script=first(2, Kind.CUT_FIN)) as server:
-        settings = Settings(source=server.url, cache=tmp_path / "cache", patience=0.01)
-        with catalogue.open(tmp_path / "data", settings=settings, trace=events.append) as cat:
-            cat.crawls(fetch=True)
+    with (
+        FaultServer(mirror, script=first(2, Kind.CUT_FIN)) as server,
+        catalogue_in(tmp_path, server.url, trace=events.append, patience=0.01) as cat,
+    ):
+        cat.crawls(fetch=True)
     assert [bool(each.error) for each in events] == [True, True, False]
     assert "failed: " in str(events[0])
     assert str(events[2]).endswith("list of crawls")

@@ -6,13 +6,12 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-import catalogue
 from catalogue.harvest.tails import FIRST_TAIL_WITH_PAGES
 from catalogue.parquet.footer import USUAL_TAIL
-from catalogue.settings import Settings
 from catalogue.source.byte_ranges import SuffixRange
 from catalogue.source.http import HttpSource
 from tests.support.amounts import in_part
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, index_path, table
 from tests.support.faults import FaultServer, Step
@@ -37,11 +36,10 @@ def test_each_file_gets_its_own_footer_from_out_of_step_connections(
     mirror = written(tmp_path / "mirror", FIRST_TAIL_WITH_PAGES if pages else USUAL_TAIL)
     with FaultServer(mirror) as server:
         server.step = step
-        settings = Settings(source=server.url, cache=tmp_path / "cache", connections=connections)
-        with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        with catalogue_in(tmp_path, server.url, connections=connections) as cat:
             (outcome,) = cat.harvest(CRAWL, pages=pages)
             assert (outcome.failures, outcome.progress.done) == ({}, FILES)
-    with catalogue.open(tmp_path / "data", settings=Settings(source=str(mirror), cache=tmp_path / "cache")) as cat:
+    with catalogue_in(tmp_path, mirror) as cat:
         for number in range(FILES):
             assert cat.captures(f"example{number}.com/*").count() == 2
         checked = cat.check(read_subset="100%")
@@ -66,8 +64,7 @@ def test_suffix_lengths_differ_between_successive_requests(tmp_path: Path) -> No
     """Then each response states another range, if files are longer than the suffix."""
     mirror = written(tmp_path / "mirror")
     with FaultServer(mirror) as server:
-        settings = Settings(source=server.url, cache=tmp_path / "cache")
-        with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        with catalogue_in(tmp_path, server.url) as cat:
             cat.harvest(CRAWL)
         ranges = [exchange.range_header for exchange in server.settle() if exchange.path.endswith(".parquet")]
     assert len(ranges) == len({*ranges}) == FILES

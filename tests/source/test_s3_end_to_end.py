@@ -14,6 +14,7 @@ from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support import canaries
 from tests.support.amounts import in_soak
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.forms import FORMS, copied, urls_in
 
@@ -61,8 +62,7 @@ def test_bucket_gives_the_answers_and_records_of_the_folder(
     harvested: catalogue.Catalogue, crawl: str, tmp_path: Path
 ) -> None:
     newest = max(harvested.files()["crawl"])
-    settings = Settings(source=f"s3://{BUCKET}/a-prefix", cache=tmp_path)
-    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+    with catalogue_in(tmp_path, f"s3://{BUCKET}/a-prefix") as cat:
         (outcome,) = cat.harvest("latest", subsets="all")
         assert outcome.progress.name == newest
         assert outcome.progress.requests == outcome.progress.listed

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-import catalogue
 from catalogue.errors import StoreLocked
-from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.faults import FaultServer
 from tests.support.stores import (
@@ -268,31 +267,29 @@ def test_log_shrinks_after_a_long_reader(path: Path, tmp_path: Path) -> None:
 
 
 def test_refuses_use_after_fork(mirror: Path, crawl: str, tmp_path: Path) -> None:
-    with FaultServer(mirror) as server:
-        settings = Settings(source=server.url, cache=tmp_path / "cache")
-        with catalogue.open(tmp_path / "data", settings=settings) as cat:
-            cat.harvest(crawl)
-            found = cat.captures("*.example.com", crawls=crawl, limit=3)
-            rows = found.to_arrow().num_rows
-            uses: dict[str, Callable[[], object]] = {
-                "a query": lambda: cat.captures("*", columns="url"),
-                "a plan": lambda: cat.captures("*.example.com", columns="url").plan,
-                "SQL": lambda: cat.sql("from files"),
-                "crawls": lambda: cat.crawls(fetch=True),
-                "a harvest": lambda: cat.harvest(crawl, refresh=True),
-                "records": lambda: list(cat.records(found)),
-                "a file of records": lambda: cat.fetch(found, tmp_path / "out.warc.gz"),
-            }
-            for name, use in uses.items():
-                messages = in_fork(use)
-                assert "opened by another process; open it again in this one" in messages, (name, messages)
-            with pytest.raises(TypeError, match="open it again in each process"):
-                pickle.dumps(found)
-            assert in_fork(found.to_arrow) == str(found.to_arrow())  # read before the fork
+    with FaultServer(mirror) as server, catalogue_in(tmp_path, server.url) as cat:
+        cat.harvest(crawl)
+        found = cat.captures("*.example.com", crawls=crawl, limit=3)
+        rows = found.to_arrow().num_rows
+        uses: dict[str, Callable[[], object]] = {
+            "a query": lambda: cat.captures("*", columns="url"),
+            "a plan": lambda: cat.captures("*.example.com", columns="url").plan,
+            "SQL": lambda: cat.sql("from files"),
+            "crawls": lambda: cat.crawls(fetch=True),
+            "a harvest": lambda: cat.harvest(crawl, refresh=True),
+            "records": lambda: list(cat.records(found)),
+            "a file of records": lambda: cat.fetch(found, tmp_path / "out.warc.gz"),
+        }
+        for name, use in uses.items():
+            messages = in_fork(use)
+            assert "opened by another process; open it again in this one" in messages, (name, messages)
+        with pytest.raises(TypeError, match="open it again in each process"):
+            pickle.dumps(found)
+        assert in_fork(found.to_arrow) == str(found.to_arrow())  # read before the fork
 
-            def again() -> int:
-                cat.close()
-                return int(cat.captures("*.example.com", crawls=crawl, limit=3).to_arrow().num_rows)
+        def again() -> int:
+            cat.close()
+            return int(cat.captures("*.example.com", crawls=crawl, limit=3).to_arrow().num_rows)
 
-            assert in_fork(again) == str(rows)
-            assert cat.captures("*.example.com", crawls=crawl, limit=3).to_arrow().num_rows == rows
+        assert in_fork(again) == str(rows)
+        assert cat.captures("*.example.com", crawls=crawl, limit=3).to_arrow().num_rows == rows

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import catalogue
 from catalogue import Catalogue
-from catalogue.settings import Settings
+from tests.support.catalogues import catalogue_in
 
 CRAWLS = ["CC-MAIN-2024-10", "CC-MAIN-2024-18"]
 
@@ -52,4 +51,4 @@ def host_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Tabl
 
 
 def opened(data: Path, source: Path, table: str | None = "hosts") -> Catalogue:
-    return catalogue.open(data, table=table, settings=Settings(source=str(source), cache=data / "cache"))
+    return catalogue_in(data, source, data=data, table=table)

@@ -8,10 +8,9 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pyarrow as pa
 
-import catalogue
 from catalogue import Catalogue
 from catalogue.parquet.model import with_trailer
-from catalogue.settings import Settings
+from tests.support.catalogues import catalogue_in
 from tests.support.crawls import harvest_footers
 from tests.support.footers import Made, made
 
@@ -34,8 +33,7 @@ def dataset_of(files: Mapping[str, bytes], *, key: str = KEY, pages: bool = Fals
             path = source / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        settings = Settings(source=str(source), cache=Path(folder) / "cache")
-        with catalogue.open(Path(folder) / "data", table="t", settings=settings, progress=False) as cat:
+        with catalogue_in(Path(folder), source, table="t") as cat:
             cat.define(key, paths=list(files))
             cat.harvest_estimate()  # finds the columns of paths
             harvest_footers(cat, "t", pages=pages)

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-import catalogue
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
-from catalogue.settings import Settings
 from catalogue.store.schema import TABLES
 from catalogue.store.stored_file import decode
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import ABSENT, CRAWL, crawl_of, index_path, table, write_manifest
 
@@ -44,7 +43,7 @@ def harvested_crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
     folder = tmp_path_factory.mktemp("harvested")
     write_crawl(folder / "mirror")
     with LoopbackServer(folder / "mirror") as server:
-        with catalogue.open(folder / "data", settings=Settings(source=server.url, cache=folder / "cache")) as cat:
+        with catalogue_in(folder, server.url) as cat:
             cat.harvest(CRAWL, pages=True)
         yield server, folder / "data"
 
@@ -58,7 +57,7 @@ def server(harvested_crawl: tuple[LoopbackServer, Path]) -> LoopbackServer:
 @pytest.fixture
 def cat(harvested_crawl: tuple[LoopbackServer, Path], server: LoopbackServer, tmp_path: Path) -> Iterator[Catalogue]:
     shutil.copytree(harvested_crawl[1], tmp_path / "data")
-    with catalogue.open(tmp_path / "data", settings=Settings(source=server.url, cache=tmp_path / "cache")) as opened:
+    with catalogue_in(tmp_path, server.url) as opened:
         yield opened
 
 
