@@ -1,7 +1,6 @@
 """The URL index of 2012: what a scan of all its URLs finds, in three requests, or a named error."""
 
 import struct
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -29,6 +28,7 @@ from tests.support.answers import Memory
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request
+from tests.support.memory import memory_below
 from tests.support.prefix_indexes import Item, blocks_of, data_blocks, index_bytes, prefix, url_key, write_index
 
 WHERE = (1346876860782, 1346908921144, 4245, 1850172, 7702)
@@ -321,12 +321,8 @@ def test_invalid_files_are_named_errors(what: str) -> None:
 
 def test_bounds_memory_of_claimed_blocks() -> None:
     block = (number(1) + b"a\0" + number(30_000_000)).ljust(64, b"\0")
-    tracemalloc.start()
-    with pytest.raises(BadUrlIndex, match="names blocks that do not follow each other"):
+    with memory_below(1 << 20), pytest.raises(BadUrlIndex, match="names blocks that do not follow each other"):
         parse_index_block(Header(64, 40_000_000, 1 << 40), 0, block)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert most < 1 << 20
 
 
 def test_reads_branches_of_different_depths() -> None:

@@ -4,7 +4,6 @@ apache/thrift, doc/specs/thrift-compact-protocol.md
 """
 
 import struct
-import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +32,7 @@ from catalogue.parquet.thrift import (
 )
 from catalogue.settings import Limits
 from tests.support.amounts import EXAMPLES
+from tests.support.memory import memory_below
 
 STOP = b"\0"
 MAX_ELEMENTS = Limits().max_elements
@@ -297,11 +297,6 @@ def test_rejects_bombs(bomb: str) -> None:
 def test_memory_is_bounded() -> None:
     """By what takes the most of it a byte, and a value; of as many values as there may be, a 32nd part."""
     data = many(15 * MAX_ELEMENTS // 64, b"\x11\x00", STRUCT)  # two values each
-    tracemalloc.start()
-    try:
+    with memory_below((200 << 20) / 32):
         stored = read(data)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert sum(map(len, stored.values())) == 15 * MAX_ELEMENTS // 64
-    assert peak < (200 << 20) / 32
