@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from tests.support.archives import BODY, TIME, URL, arc, digest, warc
+from tests.support.catalogues import harvested_in
 from tests.support.cdx_sources import FOLDER, Archived, write_source
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL
 from tests.support.fetched import records_in
-from tests.support.served_records import ARCHIVE, OK, answer, harvest, write_records
+from tests.support.served_records import ARCHIVE, OK, answer, write_records
 
 PAGE = gzip.compress(warc())
 MOVED = gzip.compress(warc(b"", head="HTTP/1.1 301 Moved\r\nLocation: https://example.com/new\r\n\r\n"))
@@ -121,7 +122,7 @@ def test_unknown_values_of_parquet_files_are_null_and_no_conflict(
     columns = [name for name in COMPARED.values() if name not in {"url", "fetch_status"}]
     more = dict.fromkeys([*columns, "fetch_redirect"], texts) | {"fetch_status": statuses}
     write_records(tmp_path / "mirror", [(URL, TIME, answer(OK, BODY))], **more)
-    data, settings = harvest(tmp_path / "mirror", tmp_path)
+    data, settings = harvested_in(tmp_path, tmp_path / "mirror")
     run = Command(data, settings.source, tmp_path)
     (row,) = run("query", "example.com", "--crawl", CRAWL).json_lines()
     assert [name for name in more if row[name] is not None] == []

@@ -20,20 +20,10 @@ from tests.harvest.test_harvest import killed
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, table, write_manifest
 from tests.support.faults import FaultServer, Kind, only
-from tests.support.footers import made
+from tests.support.footers import without_statistics
 
 COLUMNS = [KEY_COLUMN, "url", "fetch_status"]
 OLD = "CC-MAIN-2018-05"
-
-
-def without_statistics(data: bytes) -> bytes:
-    file = made(data)
-    for ordinal in range(len(file.fields[4][1].values)):
-        for column in range(len(file.group(ordinal)[1][1].values)):
-            file.meta(ordinal, column).pop(12, None)
-    length = int.from_bytes(data[-8:-4], "little")
-    footer = file.footer
-    return data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
 
 def copied(mirror: Path, folder: Path, change: Callable[[bytes], bytes]) -> Path:
@@ -124,7 +114,7 @@ def test_uses_page_indexes_where_bounds_are_missing(settings: Settings, tmp_path
     folder = crawl_of(
         tmp_path / "source",
         table(keys),
-        change=lambda path: path.write_bytes(without_statistics(path.read_bytes())),
+        change=without_statistics,
         row_group_size=3000,
         data_page_size=1 << 12,
     )

@@ -13,10 +13,10 @@ import catalogue
 from catalogue.atomic_files import whole_file
 from catalogue.errors import QueryError, StoreLocked
 from catalogue.records.record import Record
+from tests.support.catalogues import harvested_in
 from tests.support.crawls import crawl_of, table
 from tests.support.forms import FORMS, fill, sixty_records, urls_in, urls_of
 from tests.support.processes import line, run_script
-from tests.support.served_records import harvest
 
 Link = Callable[[Path, Path], None]
 records = pytest.fixture(scope="module")(sixty_records)
@@ -89,7 +89,7 @@ def test_complete_files_reject_links(tmp_path: Path, secret: Path, link: Link) -
 
 
 def test_data_folder_follows_no_links(tmp_path: Path, secret: Path, link: Link) -> None:
-    data, settings = harvest(crawl_of(tmp_path / "mirror", table(["com,example)/"])), tmp_path)
+    data, settings = harvested_in(tmp_path, crawl_of(tmp_path / "mirror", table(["com,example)/"])))
     place, ours = tmp_path / "snapshot", tmp_path / "ours"
     (data / "catalogue.duckdb").unlink()
     ours.mkdir()

@@ -8,7 +8,6 @@ import pytest
 
 from catalogue.errors import BadFooter
 from catalogue.parquet.footer import examine_footer
-from catalogue.parquet.model import TRAILER
 from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, encode_list
 from catalogue.settings import Limits
 from tests.support.footers import KEY, STATUS, TIME, Items, Made, decoded, field, made, put_together, small_file, write
@@ -38,7 +37,7 @@ def chunks_at(number: int, value: int) -> Callable[[Made], None]:
 def behind_the_data(footer: Made) -> None:
     """The last chunk ends a byte after what is before the footer."""
     meta = footer.meta(1, STATUS)
-    field(meta, 7, footer.rest - TRAILER - min(meta[9][1], meta[11][1]) + 1)
+    field(meta, 7, len(footer.body) - min(meta[9][1], meta[11][1]) + 1)
 
 
 def deep(footer: Made) -> None:

@@ -27,8 +27,8 @@ from catalogue.tables.table_file import TABLES_FOLDER
 from tests.conftest import once
 from tests.support.amounts import in_part, part_of
 from tests.support.catalogues import catalogue_in
-from tests.support.footers import write
-from tests.support.own_tables import KEY, dataset_of, edited, rows_of, scan
+from tests.support.footers import edited, write
+from tests.support.own_tables import KEY, dataset_of, rows_of, scan
 
 CRAWL = "CC-MAIN-2022-33"
 ROWS, GROUP = 2400, 60

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from catalogue.parquet.thrift import BINARY, LIST, STRUCT
 from tests.support.amounts import EXAMPLES
-from tests.support.footers import Items, Made, field, write
-from tests.support.own_tables import KEY, dataset_of, edited, rows_of, scan
+from tests.support.footers import Items, Made, edited, field, write
+from tests.support.own_tables import KEY, dataset_of, rows_of, scan
 
 ROWS = 60
 COLUMNS = [KEY, "number", "text"]

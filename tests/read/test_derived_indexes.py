@@ -16,9 +16,9 @@ from catalogue.parquet.page_index import ColumnIndex, Indexes
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.schema import index_key
-from tests.harvest.test_backfill import without_statistics
 from tests.support.amounts import in_part
 from tests.support.crawls import crawl_of, harvest_footers, table
+from tests.support.footers import without_statistics
 from tests.support.page_indexes import encode_column_index, packed_as_derived
 
 ROWS, GROUPS = 1000, 5
@@ -30,11 +30,8 @@ COLUMNS = [KEY_COLUMN, "url", "fetch_status"]
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """A file of which neither the bounds of row groups nor page indexes are known."""
-
-    def change(path: Path) -> None:
-        path.write_bytes(without_statistics(path.read_bytes()))
-
-    return crawl_of(tmp_path / "source", table(STREAMS), change=change, row_group_size=ROWS, write_page_index=False)
+    rows, folder = table(STREAMS), tmp_path / "source"
+    return crawl_of(folder, rows, change=without_statistics, row_group_size=ROWS, write_page_index=False)
 
 
 def derive(ordinal: int) -> bytes:

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter
-from catalogue.parquet.model import TRAILER, Bounds, with_trailer
+from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
-from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
+from catalogue.parquet.thrift import BINARY, I32, LIST, Reader
 from catalogue.session import Session
 from catalogue.settings import Settings
 from tests.support.amounts import EXAMPLES, in_part, part_of
 from tests.support.crawls import crawl_of, harvest_footers, table
-from tests.support.footers import Items, Made, field, made, write
+from tests.support.footers import Items, Made, edited, field, made, write
 from tests.support.mirrors import read_footer
-from tests.support.own_tables import KEY, dataset_of, edited, rows_of, scan
-from tests.support.page_indexes import encode_column_index
+from tests.support.own_tables import KEY, dataset_of, rows_of, scan
+from tests.support.page_indexes import encode_column_index, encode_offset_index
 
 ROWS = 3000
 TABLE = pa.table({KEY: [f"key{row:06}" for row in range(ROWS)], "number": range(ROWS)})
@@ -241,10 +241,9 @@ def test_largest_values_that_were_cut_are_no_bounds() -> None:
     footer = made(data)
     footer.fields[6] = (BINARY, b"github.com/segmentio/parquet-go")
     del footer.meta(0, 0)[12]  # the statistics
-    field(footer.chunk(0, 0), 6, footer.rest - TRAILER)
+    field(footer.chunk(0, 0), 6, len(footer.body))
     field(footer.chunk(0, 0), 7, len(cut))
-    file = data[: footer.rest - TRAILER] + cut + with_trailer(footer.footer)
-    with dataset_of({"a.parquet": file}, pages=True) as cat:
+    with dataset_of({"a.parquet": footer.file(cut)}, pages=True) as cat:
         assert cat.captures("key000100").to_arrow()["number"].to_pylist() == [100]
 
 
@@ -290,23 +289,12 @@ def shifted(column: int, first: int, after: int, rows: int) -> bytes:
     assert chunk.offset_index
     index = PAGED[chunk.offset_index.start : chunk.offset_index.end]
     located = decode_offset_index(index, chunk, ROWS)
-    pages = [
-        encode_struct(
-            [
-                (1, I64, located.offsets[page]),
-                (2, I32, located.offsets[page + 1] - located.offsets[page]),
-                (3, I64, located.first_rows[page] + (rows if first <= page < after else 0)),
-            ]
-        )
-        for page in range(len(located))
-    ]
-    changed = encode_struct([(1, LIST, encode_list(STRUCT, pages))])
-
+    first_rows = [row + rows * (first <= page < after) for page, row in enumerate(located.first_rows)]
+    changed = encode_offset_index(replace(located, first_rows=tuple(first_rows)))
     footer = made(PAGED)
-    pages_of_all = PAGED[: footer.rest - TRAILER]
-    field(footer.chunk(0, column), 4, len(pages_of_all))
+    field(footer.chunk(0, column), 4, len(footer.body))
     field(footer.chunk(0, column), 5, len(changed))
-    return pages_of_all + changed + with_trailer(footer.footer)
+    return footer.file(changed)
 
 
 @settings(max_examples=EXAMPLES // 2)

@@ -52,19 +52,19 @@ def keys_of(rows: pa.Table) -> list[str]:
     return found
 
 
-def without_null_counts(path: Path) -> None:
+def without_null_counts(data: bytes) -> bytes:
     """End the key's column indexes before the field that counts nulls."""
-    data = bytearray(path.read_bytes())
-    for group in read_footer(bytes(data)).row_groups:
+    changed = bytearray(data)
+    for group in read_footer(data).row_groups:
         at = group.chunks[KEY_COLUMN].column_index
         assert at
-        reader = Reader(bytes(data[at.start : at.end]))
+        reader = Reader(data[at.start : at.end])
         for number, kind in each_field(reader):
             if number == 5:
-                data[at.start + reader.position - 1] = 0
+                changed[at.start + reader.position - 1] = 0
                 break
             reader.field(kind)
-    path.write_bytes(data)
+    return bytes(changed)
 
 
 @in_soak
@@ -88,14 +88,13 @@ def test_plans_again_after_fetching_indexes(opened: Opened, tmp_path: Path) -> N
 
 
 def test_wrong_index_counts_no_rows_twice(opened: Opened, tmp_path: Path, messages: list[str]) -> None:
-    def later_than_it_does(path: Path) -> None:
+    def later_than_it_does(data: bytes) -> bytes:
         """The page in which both hosts are claims to begin one key later."""
-        data = bytearray(path.read_bytes())
-        at = read_footer(bytes(data)).row_groups[0].chunks[KEY_COLUMN].column_index
+        at = read_footer(data).row_groups[0].chunks[KEY_COLUMN].column_index
         assert at
-        least = max(low for low in Reader(bytes(data[at.start : at.end])).struct()[2] if low.startswith(b"com,aaa"))
-        data[data.index(least, at.start) + len(least) - 1] += 1
-        path.write_bytes(data)
+        least = max(low for low in Reader(data[at.start : at.end]).struct()[2] if low.startswith(b"com,aaa"))
+        end = data.index(least, at.start) + len(least)
+        return data[: end - 1] + bytes([data[end - 1] + 1]) + data[end:]
 
     keys = [f"com,{host})/{number:05}" for host in ("aaa", "bbb") for number in range(9000)]
     folder = crawl_of(tmp_path / "source", table([*keys]), change=later_than_it_does, data_page_size=1 << 13)

@@ -14,7 +14,6 @@ import pytest
 from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.errors import BadFooter
 from catalogue.parquet.footer import decode_footer, examine_footer
-from catalogue.parquet.model import TRAILER, with_trailer
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, encode_list, encode_struct
 from catalogue.plan.requests import Cost
 from catalogue.query.key_intervals import ALL_KEYS
@@ -29,7 +28,7 @@ from tests.support.answers import Memory
 from tests.support.crawls import CRAWL
 from tests.support.footers import Made, made, put_together, small_file
 from tests.support.memory import arrow_below
-from tests.support.mirrors import raw_footer, read_footer
+from tests.support.mirrors import read_footer
 from tests.support.plans import plan_reads
 
 ONE_GROUP = {"row_group_size": 32, "write_page_index": False, "use_dictionary": False}
@@ -47,12 +46,11 @@ def batches(data: bytes, columns: tuple[str, ...], reported: ReadEvents | None =
 def with_column(data: bytes, pages: bytes, column: int = 1) -> bytes:
     """Return a file of one row group in which a column has other pages, at the end of the file."""
     footer = made(data)
-    before = data[: -TRAILER - len(raw_footer(data))]
-    footer.meta(0, column).pop(11, None)
-    footer.meta(0, column)[9] = (I64, len(before))
-    footer.meta(0, column)[7] = (I64, len(pages))
-    footer.chunk(0, column)[2] = (I64, len(before))
-    return before + pages + with_trailer(footer.footer)
+    meta = footer.meta(0, column)
+    meta.pop(11, None)
+    meta[9] = footer.chunk(0, column)[2] = (I64, len(footer.body))
+    meta[7] = (I64, len(pages))
+    return footer.file(pages)
 
 
 def page(body: bytes, inflated: int, *, stored: int | None = None, rows: int = 32) -> bytes:
@@ -185,10 +183,8 @@ def test_bounds_memory_of_footers() -> None:
 
 
 def test_rejects_pages_of_another_codec_than_declared() -> None:
-    data = small_file(compression="none")
-    footer = made(data)
+    footer = made(small_file(compression="none"))
     for codec in (*range(1, 32), *range(47, 256, 16)):  # all codecs with names, and some without
         footer.meta(0, 0)[4] = footer.meta(1, 0)[4] = (I32, codec)
-        changed = data[: -TRAILER - len(raw_footer(data))] + with_trailer(footer.footer)
         with pytest.raises(BadFooter, match="column url_surtkey"):
-            list(batches(changed, ("url_surtkey",)))
+            list(batches(footer.file(), ("url_surtkey",)))

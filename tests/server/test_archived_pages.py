@@ -19,6 +19,7 @@ from catalogue.records.record import read_record
 from catalogue.server.archived_pages import link, parse_url
 from tests.support.amounts import in_part, part_of
 from tests.support.archives import digest
+from tests.support.catalogues import harvested_in
 from tests.support.crawls import ABSENT, CRAWL, write_manifest
 from tests.support.served_records import (
     ARCHIVE,
@@ -29,7 +30,6 @@ from tests.support.served_records import (
     TIME,
     answer,
     check_sandbox,
-    harvest,
     page,
     serving_hostile,
     url_of,
@@ -118,7 +118,7 @@ def test_finds_nearest_time_and_requested_url_and_says_if_it_is_another(tmp_path
         records.append((url, time, answer(OK, content)))
     write_records(tmp_path / "mirror", records)
     first, second, third = (f"{time:%Y%m%d%H%M%S}" for time in times)
-    with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
+    with serving(*harvested_in(tmp_path, tmp_path / "mirror")) as address:
         for moment, url, body, exact in (
             (second, "http://example.com/a", a[1], None),
             (format_timestamp(times[1] + timedelta(minutes=4)), "http://example.com/a", a[1], None),
@@ -204,7 +204,7 @@ def test_wrong_records_are_errors_that_clients_do_not_retry(tmp_path: Path) -> N
         "warc_filename": [ARCHIVE, "crawl-data/no", "../etc"],
     }
     write_records(tmp_path / "mirror", records, **wrong)
-    with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
+    with serving(*harvested_in(tmp_path, tmp_path / "mirror")) as address:
         other, missing, unnamed = (page(address, name) for name in ("charset", "gone", "script"))
     assert [each.status for each in (other, missing, unnamed)] == [422, 404, 422]
     assert "retry-after" not in other.headers
@@ -214,7 +214,7 @@ def test_wrong_records_are_errors_that_clients_do_not_retry(tmp_path: Path) -> N
 def test_incomplete_answers_are_not_cached(hostile: str, tmp_path: Path) -> None:
     write_records(tmp_path / "mirror", [(url_of("script"), TIME, PAGES["script"])])
     write_manifest(tmp_path / "mirror", CRAWL, ABSENT)
-    with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
+    with serving(*harvested_in(tmp_path, tmp_path / "mirror")) as address:
         assert page(address, "script").headers["cache-control"] == "no-store"
     assert page(hostile, "script").headers["cache-control"] == "public, max-age=86400"
 
@@ -292,7 +292,7 @@ def test_quotes_links(url: str) -> None:
 
 def test_revisits_without_body_name_the_reason(tmp_path: Path) -> None:
     write_records(tmp_path / "mirror", [(url_of("same"), TIME, answer(OK, b""))], "revisit")
-    with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
+    with serving(*harvested_in(tmp_path, tmp_path / "mirror")) as address:
         for form in ("id_", "text_"):
             got = page(address, "same", form)
             assert (got.status, "is a revisit" in got.json["message"]) == (404, True)

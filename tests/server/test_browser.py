@@ -14,10 +14,11 @@ from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
 from tests.support.browsers import open_chromium, waiting, without_browser
-from tests.support.crawls import CRAWL, crawl_of, table
+from tests.support.catalogues import harvested_in
+from tests.support.crawls import CRAWL, crawl_of, index_path, table
 from tests.support.faults import FaultServer
 from tests.support.gates import Gate, nth
-from tests.support.served_records import OK, TIME, answer, harvest, url_of, write_records
+from tests.support.served_records import OK, TIME, answer, url_of, write_records
 from tests.support.serving import serving
 from tests.support.web_pages import serving_site
 
@@ -37,12 +38,8 @@ WAITING = f"/search?url=example.com/*&crawl={CRAWL}"
 @pytest.fixture
 def on_demand(settings: Settings, tmp_path: Path) -> Iterator[tuple[str, Gate]]:
     """A server that harvests on demand, with a gate for the second file; the third is damaged."""
-
-    def tear(path: Path) -> None:
-        if "part-00002" in path.name:
-            path.write_bytes(b"torn")
-
-    mirror = crawl_of(tmp_path / "mirror", *(table([f"com,example)/{name}"]) for name in "abc"), change=tear)
+    mirror = crawl_of(tmp_path / "mirror", *(table([f"com,example)/{name}"]) for name in "abc"))
+    index_path(mirror, 2).write_bytes(b"torn")
     (mirror / COLLINFO).write_text(json.dumps([{"id": CRAWL, "name": "November/December 2022 Index"}]))
     gate = Gate(nth(0, "part-00001"))
     with FaultServer(mirror, gate=gate) as source:
@@ -206,7 +203,7 @@ def test_archived_page_runs_and_loads_nothing(chromium: Any, tmp_path: Path) -> 
             "script": answer(OK + "Content-Type: text/javascript\r\n", b"document.title = 'it ran'"),
         }
         write_records(tmp_path / "mirror", [(url_of(name), TIME, http) for name, http in records.items()])
-        with serving(*harvest(tmp_path / "mirror", tmp_path)) as address:
+        with serving(*harvested_in(tmp_path, tmp_path / "mirror")) as address:
             archived = {name: f"{address}/{CRAWL}/2022id_/{url_of(name)}" for name in records}
             chromium.get(archived["page"])
             assert chromium.find_element("id", "text").text == "its text"

@@ -22,9 +22,10 @@ from catalogue.session import Session
 from catalogue.settings import Settings
 from tests.server.conftest import requests
 from tests.support.amounts import EXAMPLES, in_part
+from tests.support.catalogues import harvested_in
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind, Request, only
-from tests.support.serving import Failing, get, harvested_in_part, served_from, serving
+from tests.support.serving import Failing, get, served_from, serving
 
 READING_PATHS = (
     "/{}-index?url=example.com/*",
@@ -130,12 +131,10 @@ def test_crawls_that_are_not_listed_answer_and_are_not_the_latest(
 ) -> None:
     crawl, source = crawl_and_urls[0], copytree(whole_mirror, tmp_path / "source")
     (source / COLLINFO).write_bytes(b'[{"id": "CC-MAIN-2013-20"}]')
-    settings = Settings(source=str(source))
-    with serving(tmp_path / "empty", settings) as address:
+    with serving(tmp_path / "empty", Settings(source=str(source))) as address:
         expected = get(address, f"/{crawl}-index?url=example.com/*")
         assert get(address, "/CC-MAIN-2012-05-index?url=example.com/*").status == 404
-    harvested_in_part(tmp_path / "data", settings, crawl, "all")
-    with serving(tmp_path / "data", settings) as address:
+    with serving(*harvested_in(tmp_path, source, crawl, "all")) as address:
         answer = get(address, f"/{crawl}-index?url=example.com/*")
         assert (answer.status, answer.lines) == (expected.status, expected.lines)
         assert answer.status == 200
@@ -144,10 +143,9 @@ def test_crawls_that_are_not_listed_answer_and_are_not_the_latest(
 
 def test_latest_is_the_newest_listed_crawl(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
     stored, source = whole_crawls[0], copytree(settings.source, tmp_path / "source")
-    reading = replace(settings, source=str(source))
     for listed in (json.loads((source / COLLINFO).read_bytes())[0]["id"], "CC-MAIN-2013-20", stored):
         (source / COLLINFO).write_text(json.dumps([{"id": listed}]))
-        with serving(harvested_in_part(tmp_path / listed, reading, stored, "all"), reading) as address:
+        with serving(*harvested_in(tmp_path / listed, source, stored, "all")) as address:
             answer, named = (get(address, f"/{name}-index?url=example.com/*") for name in ("latest", stored))
             assert named.status == 200
             assert answer.body == named.body if listed == stored else listed in answer.json["message"]
@@ -158,8 +156,8 @@ def test_latest_is_the_newest_listed_crawl(settings: Settings, whole_crawls: lis
 @pytest.fixture(scope="module")
 def servers(without_cdx: Settings, crawl: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """A lenient and a strict server where one of the subsets of a crawl is stored."""
-    data = harvested_in_part(tmp_path_factory.mktemp("pages") / "data", without_cdx, crawl)
-    with serving(data, without_cdx) as lenient, serving(data, without_cdx, strict=True) as strict:
+    data, settings = harvested_in(tmp_path_factory.mktemp("pages"), without_cdx.source, crawl)
+    with serving(data, settings) as lenient, serving(data, settings, strict=True) as strict:
         yield lenient, strict
 
 
@@ -298,9 +296,9 @@ OF_PART = (
 def test_incomplete_answers_are_refused_or_harvested_by_short_names(
     without_cdx: Settings, crawl: str, path: str, tmp_path: Path
 ) -> None:
-    harvested_in_part(tmp_path, without_cdx, crawl)
+    data, settings = harvested_in(tmp_path, without_cdx.source, crawl)
     for status, option in ((422, "strict"), (503, "on_demand")):
-        with serving(tmp_path, without_cdx, **{option: True}) as address:
+        with serving(data, settings, **{option: True}) as address:
             answer = get(address, path.format(crawl.removeprefix("CC-MAIN-")))
         assert (answer.status, crawl in answer.text) == (status, True)
 
@@ -309,8 +307,7 @@ def test_knows_crawls_whose_harvest_stored_no_file(settings: Settings, crawl: st
     source = copytree(settings.source, tmp_path / "source")
     (source / COLLINFO).write_bytes(b'[{"id": "CC-MAIN-2013-20"}]')
     rmtree(source / "cc-index" / "table")
-    reading = replace(settings, source=str(source))
-    with serving(harvested_in_part(tmp_path / "data", reading, crawl), reading) as address:
+    with serving(*harvested_in(tmp_path, source, crawl)) as address:
         assert [each["id"] for each in get(address, "/collinfo.json").json] == [crawl, "CC-MAIN-2013-20"]
 
 

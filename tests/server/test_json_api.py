@@ -20,11 +20,11 @@ from catalogue.selection import stored_crawls
 from catalogue.server.application import application
 from catalogue.settings import Settings, package_version
 from tests.support.amounts import COMPLETE, EXAMPLES, in_soak
+from tests.support.catalogues import harvested_in
 from tests.support.cdx_indexes import make_index, replace_index
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.miniatures import NEWEST
-from tests.support.served_records import harvest
-from tests.support.serving import Answer, get, harvested_in_part, serving, serving_harvested
+from tests.support.serving import Answer, get, serving, serving_harvested
 
 DOCUMENT = application().openapi()
 ROOT = Path(__file__).parents[2]
@@ -83,10 +83,9 @@ def test_captures_agree_with_python(address: str, harvested: Catalogue, asked: A
 
 
 def test_counts_requests_of_a_query(server: LoopbackServer, crawl: str, tmp_path: Path) -> None:
-    reading = Settings(source=server.url, cache=tmp_path)
-    harvested_in_part(tmp_path / "data", reading, crawl)
+    harvested = harvested_in(tmp_path, server.url, crawl)
     server.log.clear()
-    with serving(tmp_path / "data", reading) as address:
+    with serving(*harvested) as address:
         got = answer(address, "query", url="*.example.com", crawl=crawl)
         assert got["requests"] == len(server.log) > 0
         assert got["bytes"] == sum(each.sent_bytes for each in server.log)
@@ -200,7 +199,7 @@ def test_refuses_expensive_queries(tmp_path: Path) -> None:
     rows = table(keys, content_languages=pa.array(["eng"] * 2000 + ["isl"]))
     names = ["url_surtkey", "fetch_status", "content_languages"]
     crawl_of(tmp_path / "mirror", rows.select(names), row_group_size=1, use_dictionary=True)
-    data, settings = harvest(tmp_path / "mirror", tmp_path)
+    data, settings = harvested_in(tmp_path, tmp_path / "mirror")
     with catalogue.open(data, settings=settings) as cat:
         cat.harvest(CRAWL, values="content_languages")
     with serving(data, settings) as address:
@@ -233,14 +232,12 @@ def test_serves_its_document(address: str) -> None:
 @pytest.mark.timeout(3600)  # with many requests
 def test_answers_agree_with_the_document(miniature: Miniature, tmp_path: Path) -> None:
     """Schemathesis sends what the document allows and forbids; see https://schemathesis.readthedocs.io/."""
-    settings = Settings(source=str(miniature.folder), cache=tmp_path / "cache")
-    harvested_in_part(tmp_path / "data", settings, NEWEST, "all")
     config = tmp_path / "schemathesis.toml"
     config.write_text(SETTINGS)
     program = Path(sys.executable).with_name("schemathesis")
     options = [f"--phases=examples,{'coverage,' if COMPLETE else ''}fuzzing", f"--max-examples={EXAMPLES // 5}"]
     options += ["--checks=all", "--seed=1", "--no-color", "--generation-database=none"]
-    with serving(tmp_path / "data", settings) as address:
+    with serving(*harvested_in(tmp_path, miniature.folder, NEWEST, "all")) as address:
         done = subprocess.run(
             [program, "--config-file", config, "run", *options, f"{address}/api/openapi.json"],
             cwd=tmp_path,

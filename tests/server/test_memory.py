@@ -25,9 +25,10 @@ from catalogue.settings import Settings
 from catalogue.surt.interval import EVERYTHING
 from tests.server.conftest import INDEXES, requests
 from tests.support.amounts import in_part, in_soak
+from tests.support.catalogues import harvested_in
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import FaultServer
-from tests.support.serving import Answer, get, harvested_in_part, running, serving
+from tests.support.serving import Answer, get, running, serving
 
 
 @pytest.fixture(scope="module", params=INDEXES)
@@ -166,28 +167,27 @@ def test_long_keys_count() -> None:
 
 
 @contextmanager
-def serving_many(settings: Settings, folder: Path, **options: Any) -> Iterator[tuple[str, list[str]]]:
+def serving_many(folder: Path, **options: Any) -> Iterator[tuple[str, list[str]]]:
     """Serve 20,000 captures of a day; yield the address, and their keys in order."""
     keys = [f"com,example)/{number:05}" for number in range(20_000)]
     times = pa.array([datetime(2022, 8, 8, tzinfo=UTC)] * len(keys), pa.timestamp("ms"))
     mirror = crawl_of(folder / "mirror", table(keys, fetch_time=times), **options)
-    reading = replace(settings, source=str(mirror))
-    with serving(harvested_in_part(folder / "data", reading, CRAWL), reading) as address:
+    with serving(*harvested_in(folder, mirror)) as address:
         yield address, keys
 
 
 @pytest.mark.parametrize("options", ["", "&sort=reverse", "&closest=2022", "&filter==status:200"])
-def test_limited_requests_change_no_later_answer(options: str, settings: Settings, tmp_path: Path) -> None:
+def test_limited_requests_change_no_later_answer(options: str, tmp_path: Path) -> None:
     """A limit ends the conversion of rows to lines early, which are more than are converted together."""
-    with serving_many(settings, tmp_path) as (address, keys):
+    with serving_many(tmp_path) as (address, keys):
         path = f"/{CRAWL}-index?url=example.com/*&output=text&fl=urlkey"
         for _ in range(2):  # the first one changes the store
             assert get(address, f"{path}&limit=5{options}").text.count("\n") == 5
         assert get(address, path).text.splitlines() == keys
 
 
-def test_pages_without_captures_of_a_time_are_not_other_ones_later(settings: Settings, tmp_path: Path) -> None:
-    with serving_many(settings, tmp_path, row_group_size=4000) as (address, _):
+def test_pages_without_captures_of_a_time_are_not_other_ones_later(tmp_path: Path) -> None:
+    with serving_many(tmp_path, row_group_size=4000) as (address, _):
         path = f"/{CRAWL}-index?url=example.com/*&pageSize=1&page=1"
         assert get(address, path).status == 200
         assert [get(address, f"{path}&from=20220810").status for _ in range(3)] == [404] * 3

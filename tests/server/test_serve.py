@@ -9,7 +9,6 @@ import socket
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import Event
@@ -29,10 +28,11 @@ from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
 from tests.server.test_processes import started
 from tests.support.amounts import in_part, in_soak
+from tests.support.catalogues import harvested_in
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of
 from tests.support.metrics import samples
-from tests.support.serving import get, harvested_in_part, running, serving, serving_harvested
+from tests.support.serving import get, running, serving, serving_harvested
 from tests.support.web_pages import page
 
 base = pytest.fixture(scope="module")(serving_harvested)
@@ -229,7 +229,7 @@ def test_close_waits_for_running_queries_that_equal_ones_share(harvested_data: P
 
 
 @in_soak
-def test_limit_bounds_memory_for_half_a_million_captures(settings: Settings, tmp_path: Path) -> None:
+def test_limit_bounds_memory_for_half_a_million_captures(tmp_path: Path) -> None:
     count, url = 510_000, f"https://example.com/{'x' * 50}"
     same = pa.array(np.zeros(count, np.int32))
     seconds = np.random.default_rng(7).permutation(count) + 1_660_000_000
@@ -241,8 +241,8 @@ def test_limit_bounds_memory_for_half_a_million_captures(settings: Settings, tmp
         }
     )
     mirror = crawl_of(tmp_path / "mirror", rows, use_dictionary=["url_surtkey", "url"], store_schema=False)
-    harvested_in_part(tmp_path / "data", replace(settings, source=str(mirror)), CRAWL)
-    with started(Command(tmp_path / "data", str(mirror), tmp_path).start, workers=1) as (process, address):
+    data, _ = harvested_in(tmp_path, mirror)
+    with started(Command(data, str(mirror), tmp_path).start, workers=1) as (process, address):
         answer = get(address, f"/{CRAWL}-index?output=text&fl=timestamp&limit=4&url={url}")
         status = Path(f"/proc/{process.pid}/status")
         peak = int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) << 10 if status.exists() else 0

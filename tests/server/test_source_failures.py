@@ -2,7 +2,6 @@
 
 import socket
 from contextlib import ExitStack
-from dataclasses import replace
 from http.client import IncompleteRead
 from pathlib import Path
 from threading import Event
@@ -12,11 +11,12 @@ import pytest
 
 from catalogue.settings import Settings
 from tests.support.amounts import in_part, in_soak
+from tests.support.catalogues import harvested_in
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
 from tests.support.gates import Gate
 from tests.support.metrics import answers, samples
-from tests.support.serving import Failing, get, harvested_in_part, served_from, serving
+from tests.support.serving import Failing, get, served_from, serving
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +28,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 
 @in_soak
-def test_streams_parts(large: tuple[Path, list[str]], settings: Settings, tmp_path: Path) -> None:
+def test_streams_parts(large: tuple[Path, list[str]], tmp_path: Path) -> None:
     mirror, keys = large
-    reading = replace(settings, source=str(mirror))
     path = f"/{CRAWL}-index?url=*&pageSize=1000&fl=urlkey&output=text"
-    with serving(harvested_in_part(tmp_path, reading, CRAWL), reading) as address:
+    with serving(*harvested_in(tmp_path, mirror)) as address:
         pages = get(address, f"{path}&showNumPages=true").json
         assert pages["pages"] == 1
         assert pages["blocks"] > 5
@@ -79,9 +78,7 @@ def test_closes_connection_if_a_part_fails(large: tuple[Path, list[str]], settin
     failing, leaving = Failing(Fault(Kind.DISCONNECT)), Event()
     gate, route, messages = Gate(lambda _: leaving.is_set()), "/{crawl}-index", list[str]()
     with FaultServer(mirror, script=failing, gate=gate) as source, ExitStack() as stack:
-        data = harvested_in_part(
-            tmp_path / "harvested", replace(settings, source=source.url, cache=tmp_path / "cache"), CRAWL
-        )
+        data, _ = harvested_in(tmp_path / "harvested", source.url)
         serve = served_from(source.url, data, settings, tmp_path, patience=0.5, notify=messages.append)
         address = stack.enter_context(serve)
         path = f"/{CRAWL}-index?url=*&fl=urlkey&output=text"

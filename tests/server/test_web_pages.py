@@ -20,9 +20,9 @@ from catalogue.selection import crawl_list
 from catalogue.server.web_pages import POLICY
 from catalogue.settings import Settings
 from tests.support.amounts import in_soak
-from tests.support.crawls import CRAWL, crawl_of, table
-from tests.support.served_records import harvest
-from tests.support.serving import get, harvested_in_part, serving
+from tests.support.catalogues import harvested_in
+from tests.support.crawls import CRAWL, crawl_of, index_path, table
+from tests.support.serving import get, serving
 from tests.support.web_pages import Node, page, rows, search, serving_site, terms
 
 site = pytest.fixture(scope="module")(serving_site)
@@ -57,7 +57,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     }
     source = crawl_of(folder / "mirror", table([key] * len(urls), **made))
     (source / COLLINFO).write_text(f'[{{"id": "{CRAWL}", "name": "<script>alert(2)</script>"}}]', encoding="utf-8")
-    with serving(*harvest(source, folder)) as address:
+    with serving(*harvested_in(folder, source)) as address:
         yield address
 
 
@@ -89,7 +89,7 @@ def test_pages_without_a_list_of_crawls_and_unknown_pages(site: str, tmp_path: P
         assert "No crawls are known" in page(get(address)).one("main").text
         assert "nothing is stored" in page(search(address, url="example.com", crawl="stored"), 404).one("main").text
         assert "Nothing is harvested yet" in page(get(address, "/status")).one("main").text
-    with serving(*harvest(mirror, tmp_path)) as address:
+    with serving(*harvested_in(tmp_path, mirror)) as address:
         assert page(get(address)).one("tbody").one("th").text == CRAWL
     for path in ("/CC-MAIN-1999-01/", "/favicon.ico", "/%3Cscript%3E"):
         assert "Not found" in page(get(site, path), 404).one("main").text
@@ -116,12 +116,9 @@ def test_escapes_hostile_values(hostile: str) -> None:
 
 
 def test_marks_incomplete_answers(tmp_path: Path) -> None:
-    def cut(path: Path) -> None:
-        if "part-00001" in path.name:
-            path.write_bytes(path.read_bytes()[:-4] + b"torn")
-
-    mirror = crawl_of(tmp_path / "mirror", table(["com,example)/a"]), table(["com,example)/b"]), change=cut)
-    with serving(*harvest(mirror, tmp_path)) as address:
+    mirror = crawl_of(tmp_path / "mirror", table(["com,example)/a"]), table(["com,example)/b"]))
+    index_path(mirror, 1).write_bytes(b"torn")
+    with serving(*harvested_in(tmp_path, mirror)) as address:
         notice = page(search(address, url="example.com/*", crawl="stored")).one("div", class_="notice")
         status = page(get(address, "/status")).one("table", class_="coverage").text
     assert "This answer may be incomplete" in notice.text
@@ -162,8 +159,7 @@ def test_plans_but_does_not_read_expensive_queries(harvested_data: Path, setting
 
 @in_soak
 def test_repeated_queries_use_the_cache(server: LoopbackServer, tmp_path: Path, crawl: str) -> None:
-    settings = Settings(source=server.url, cache=tmp_path / "cache")
-    with serving(harvested_in_part(tmp_path / "data", settings, crawl), settings) as address:
+    with serving(*harvested_in(tmp_path, server.url, crawl)) as address:
         first, again = (page(search(address, url="example.com", crawl=crawl)) for _ in range(2))
         cached = terms(page(get(address, "/status")), "figures")
     assert rows(first) == rows(again)

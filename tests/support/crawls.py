@@ -52,7 +52,7 @@ def crawl_of(
     folder: Path,
     *tables: pa.Table,
     crawl: str = CRAWL,
-    change: Callable[[Path], object] = lambda _: None,
+    change: Callable[[bytes], bytes] | None = None,
     **options: Any,
 ) -> Path:
     """Write a crawl with a file for each table; ``options`` are those of ``pyarrow.parquet.write_table``."""
@@ -61,7 +61,8 @@ def crawl_of(
         settings = {"write_page_index": True, "use_dictionary": False} | options
         # No two footers are the same.
         pq.write_table(rows.replace_schema_metadata({"file": str(number)}) if number else rows, path, **settings)
-        change(path)
+        if change:
+            path.write_bytes(change(path.read_bytes()))
     write_manifest(folder, crawl)
     return folder
 

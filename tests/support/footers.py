@@ -3,7 +3,7 @@
 The numbers are those of apache/parquet-format, parquet.thrift.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from random import Random
@@ -70,11 +70,10 @@ def _encodable(kind: int, value: Any) -> Any:
 
 @dataclass
 class Made:
-    """A footer in parts, and the size of its file."""
+    """A footer in parts, and what is before it in its file."""
 
     fields: Struct
-    rest: int
-    """Bytes of the file that are not the footer's."""
+    body: bytes
 
     @property
     def footer(self) -> bytes:
@@ -82,7 +81,11 @@ class Made:
 
     @property
     def file_size(self) -> int:
-        return self.rest + len(self.footer)
+        return len(self.body) + len(self.footer) + TRAILER
+
+    def file(self, more: bytes = b"") -> bytes:
+        """Return the file, with more bytes before its footer."""
+        return self.body + more + with_trailer(self.footer)
 
     def element(self, number: int) -> Struct:
         """A SchemaElement; the root is number 0."""
@@ -115,7 +118,23 @@ def made(data: bytes, *, row_groups: int | None = None) -> Made:
         remaining = fields[4][1].values[:row_groups]
         fields[4] = (thrift.LIST, Items(thrift.STRUCT, remaining))
         fields[3] = (thrift.I64, sum(group[3][1] for group in remaining))
-    return Made(fields, len(data) - len(footer))
+    return Made(fields, data[: -TRAILER - len(footer)])
+
+
+def edited(data: bytes, edit: Callable[[Made], object]) -> bytes:
+    """Return a file with another footer."""
+    footer = made(data)
+    edit(footer)
+    return footer.file()
+
+
+def without_statistics(data: bytes) -> bytes:
+    def edit(footer: Made) -> None:
+        for group in footer.fields[4][1].values:
+            for chunk in group[1][1].values:
+                chunk[3][1].pop(12, None)
+
+    return edited(data, edit)
 
 
 def decoded(footer: Made) -> Footer:
@@ -153,21 +172,18 @@ def small_file(**options: Any) -> bytes:
 
 def trimmed(data: bytes, columns: Sequence[str]) -> bytes:
     """A file without most of its columns and all row groups but the first, which are still where they were."""
-    footer = raw_footer(data)
-    fields = take_apart(footer)
+    footer = made(data, row_groups=1)
+    fields = footer.fields
     requested = {name.encode() for name in columns}
     schema = fields[2][1].values
     remaining = [number for number, element in enumerate(schema[1:]) if element[4][1] in requested]
     fields[2] = (thrift.LIST, Items(thrift.STRUCT, [schema[0], *(schema[1 + number] for number in remaining)]))
     schema[0][5] = (schema[0][5][0], len(remaining))
-    groups = fields[4][1].values[:1]
-    for group in groups:
-        group[1] = (thrift.LIST, Items(thrift.STRUCT, [group[1][1].values[number] for number in remaining]))
-    fields[4] = (thrift.LIST, Items(thrift.STRUCT, groups))
-    fields[3] = (thrift.I64, sum(group[3][1] for group in groups))
+    group = footer.group(0)
+    group[1] = (thrift.LIST, Items(thrift.STRUCT, [group[1][1].values[number] for number in remaining]))
     if 7 in fields:  # FileMetaData.column_orders
         fields[7] = (thrift.LIST, Items(thrift.STRUCT, [fields[7][1].values[number] for number in remaining]))
-    return data[: -TRAILER - len(footer)] + with_trailer(put_together(fields))
+    return footer.file()
 
 
 def confused(footer: bytes, rng: Random) -> bytes:

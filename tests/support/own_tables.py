@@ -1,6 +1,6 @@
-"""Datasets of files that a test wrote, and their footers edited by field."""
+"""Datasets of files that a test wrote."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,19 +9,10 @@ import duckdb
 import pyarrow as pa
 
 from catalogue import Catalogue
-from catalogue.parquet.model import with_trailer
 from tests.support.catalogues import catalogue_in
 from tests.support.crawls import harvest_footers
-from tests.support.footers import Made, made
 
 KEY = "k"
-
-
-def edited(data: bytes, edit: Callable[[Made], None]) -> bytes:
-    footer = made(data)
-    edit(footer)
-    pages = data[: footer.rest - 8]
-    return pages + with_trailer(footer.footer)
 
 
 @contextmanager

@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import catalogue
-from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
 from tests.support.archives import warc
+from tests.support.catalogues import harvested_in
 from tests.support.crawls import CRAWL, crawl_of
 from tests.support.serving import Answer, get, serving
 
@@ -103,17 +102,10 @@ def write_records(
     crawl_of(folder, pa.table(columns | wrong))
 
 
-def harvest(mirror: Path, folder: Path) -> tuple[Path, Settings]:
-    settings = Settings(source=str(mirror), cache=folder / "cache")
-    with catalogue.open(folder / "data", settings=settings) as cat:
-        cat.harvest(CRAWL)
-    return folder / "data", settings
-
-
 def serving_hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("hostile")
     write_records(folder / "mirror", [(url_of(name), TIME, http) for name, http in PAGES.items()])
-    with serving(*harvest(folder / "mirror", folder)) as address:
+    with serving(*harvested_in(folder, folder / "mirror")) as address:
         yield address
 
 

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import catalogue
 from catalogue.server.application import server_of
 from catalogue.server.service import Service
 from catalogue.settings import Settings
@@ -94,12 +93,6 @@ def get(address: str, target: str = "/", *, method: str = "GET", **headers: str)
         return Answer(response.status, {name.lower(): text for name, text in pairs}, response.read(), pairs)
     finally:
         connection.close()
-
-
-def harvested_in_part(data: Path, settings: Settings, crawl: str, subsets: str = "warc") -> Path:
-    with catalogue.open(data, settings=settings) as cat:
-        cat.harvest(crawl, subsets=subsets)
-    return data
 
 
 class Failing:

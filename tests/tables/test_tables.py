@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, index_file
 from catalogue.errors import FormatError
 from catalogue.parquet.footer import decode_footer
-from catalogue.parquet.model import Bounds, Footer, Order
+from catalogue.parquet.model import TRAILER, Bounds, Footer, Order
 from catalogue.query.key_intervals import Intervals
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
@@ -77,7 +77,8 @@ def test_tables_of_strange_footers_have_what_the_footers_have(tmp_path: Path) ->
     """Footers with wrong fields are in the table as they are decoded, or are failures."""
     original = made(small_file())
     footers = {confused(original.footer, Random(seed)) for seed in range(200)}
-    values = {path_of(n): stored_file(each, size=original.rest + len(each)) for n, each in enumerate(sorted(footers))}
+    rest = len(original.body) + TRAILER
+    values = {path_of(n): stored_file(each, size=rest + len(each)) for n, each in enumerate(sorted(footers))}
     expected = {}
     for path, each in values.items():
         try:
