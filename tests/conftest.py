@@ -71,7 +71,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "in_part(every): runs in make soak; some of its parameters in make test, too")
+    config.addinivalue_line("markers", "in_soak: runs in make soak only")
+    config.addinivalue_line(
+        "markers", "in_part(every): the first of its parameters, and each n-th, run in make test, too"
+    )
     # The duration of a test depends on other processes.
     trying.register_profile("suite", trying(), max_examples=EXAMPLES, deadline=None)
     trying.load_profile("suite")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amounts import in_part
 from tests.support.canaries import ENVIRONMENT
 
 PLAIN = os.environ.get("CATALOGUE_TEST_PLAIN")
@@ -93,7 +92,7 @@ def test_both_indexes_return_a_url(home: Path, settings: dict[str, str]) -> None
     assert rows["columnar"] == rows["cdx"]
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     ("form", "shown"),
     [("--text", "Home juniper"), ("--markdown", "[Home](/)"), ("--links", "shop.example.com/nook/")],

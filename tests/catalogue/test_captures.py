@@ -11,7 +11,6 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.errors import QueryError, UncoveredColumns
-from tests.support.amounts import in_part
 from tests.support.commands import Command
 
 
@@ -73,7 +72,7 @@ def test_iteration_yields_dicts(harvested: Catalogue) -> None:
     assert list(harvested.captures("nowhere.example")) == []
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "how", [{}, {"limit": 3}, {"ordered": True}, {"unique": "url"}, {"latest": True, "limit": 3}], ids=str
 )

@@ -13,7 +13,6 @@ from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
 from catalogue.selection import select, select_stored, stored_crawls
 from catalogue.settings import Settings
-from tests.support.amounts import in_part
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ def test_advice_to_harvest_names_crawls_and_subsets(cat: Catalogue, settings: Se
             new.captures("example.com")
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("status", "subsets"),
     [

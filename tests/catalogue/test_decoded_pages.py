@@ -8,7 +8,6 @@ import brotli
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.amounts import in_part
 from tests.support.archives import record_of
 from tests.support.cdx_sources import Archived, write_source
 from tests.support.commands import Command
@@ -81,7 +80,7 @@ def test_get_reports_links_that_are_left_out(tmp_path: Path) -> None:
     assert (described.status, described.json()["incomplete"]) == (1, [omitted])
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("form", ["text", "metadata", "parquet"])
 def test_fetch_reports_what_is_known(run: Command, tmp_path: Path, form: str) -> None:
     """Also when the output is complete."""

@@ -21,7 +21,7 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import COLLINFO, SUBSETS, newest_first
 from catalogue.errors import CatalogueError, IncompleteAnswer, NotHarvested, UnknownColumn
 from catalogue.settings import Settings
-from tests.support.amounts import COMPLETE, EXAMPLES, in_part
+from tests.support.amounts import COMPLETE, EXAMPLES
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import crawl_of, table
@@ -198,7 +198,7 @@ def test_joins_are_the_same_in_every_state(states: States, empty: Callable[[], C
         assert answer == (found["all footers"][0], True), (name, how, question)
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -236,7 +236,7 @@ def without_cost(text: str) -> object:
 COST = {"requests", "bytes", "seconds"}
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("name", ["footers of pages", "interrupted harvest", "lists"])
 def test_servers_and_scans_answer_as_queries_do(states: States, whole_mirror: Path, tmp_path: Path, name: str) -> None:
     questions: list[tuple[str, dict[str, str]]] = [
@@ -269,7 +269,7 @@ REMOVED = {
 """Patterns of files, each n-th of which is removed."""
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("removed", REMOVED)
 def test_answers_of_a_failing_source_are_complete_or_say_that_they_are_not(
     states: States, whole_mirror: Path, tmp_path: Path, removed: str

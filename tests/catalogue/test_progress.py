@@ -21,7 +21,6 @@ from catalogue.progress import Progress, bars, is_terminal
 from catalogue.selection import stored_crawls
 from catalogue.session import Session
 from catalogue.settings import Settings
-from tests.support.amounts import in_soak
 
 
 class Terminal(io.StringIO):
@@ -161,7 +160,7 @@ with bars(None, clock=lambda: float(next(times)))("files") as bar:
 
 
 # jupyter_client leaves its sockets to the garbage collector.
-@in_soak
+@pytest.mark.in_soak
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_notebook_bar_is_html_and_removed_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from catalogue.server.service import Service
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from tests.support.amounts import in_part
 from tests.support.commands import Command
 from tests.support.fetched import check
 from tests.support.read_only import WITHOUT_PRIVILEGES, read_only
@@ -66,7 +65,7 @@ def test_reading_commands_write_nothing(data: Path, mirror: Path, tmp_path: Path
     assert (ran.status, ran.out) == (0, answers[READERS[0]].out)
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -91,7 +90,7 @@ def test_empty_read_only_folder_is_an_error(tmp_path: Path) -> None:
     assert (ran.status, ran.err) == (74, f"catalogue: {tmp_path / 'empty'} {CANNOT}\n")
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("left", ["old", "none"])
 def test_missing_parts_of_the_database_go_into_a_copy(
     data: Path, settings: Settings, tmp_path: Path, crawl: str, left: str

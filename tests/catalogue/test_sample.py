@@ -28,7 +28,7 @@ from catalogue.session import Session
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.surt.pattern import parse_pattern
 from tests.read.test_answers import random_patterns
-from tests.support.amounts import EXAMPLES, in_part
+from tests.support.amounts import EXAMPLES
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import BARE, CRAWL, bare_crawl, crawl_of, harvest_footers, table
@@ -106,7 +106,7 @@ def test_does_not_depend_on_bounds_that_a_backfill_found(tmp_path: Path, setting
     assert samples[0] == samples[1]
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("cache_size", [0, 1 << 30])
 def test_fetches_each_page_once(server: LoopbackServer, tmp_path: Path, crawl: str, cache_size: int) -> None:
     """Many rounds that need the same pages, with and without a permanent cache."""
@@ -185,7 +185,7 @@ def rare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, 
         yield cat, {(path, ordinal): rows for path, ordinal, rows in stored}
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(("size", "each"), [(3, 4_000), (40, 150), (60, 300)])
 def test_finds_rare_rows_in_a_few_rounds(
     rare: tuple[Catalogue, dict[tuple[str, int], int]], size: int, each: int

@@ -18,7 +18,6 @@ from catalogue.harvest.harvest import harvest
 from catalogue.settings import Host
 from tests.conftest import once
 from tests.support import canaries
-from tests.support.amounts import in_part
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command, Ran
 from tests.support.faults import FaultServer, Kind, Script, always
@@ -98,7 +97,7 @@ UNSEEN = {Kind.FLIPPED_BIT, Kind.OTHER_OBJECT, Kind.CHANGED_ETAG, Kind.EMPTY}
 """Faults that a host makes without being found out by HTTP, or that look as if the file had changed."""
 
 
-@in_part(5)
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)
 @pytest.mark.parametrize("index", INDEXES)
 @pytest.mark.parametrize("faulty", ["first", "second"])

@@ -9,7 +9,6 @@ import pytest
 
 from catalogue import Catalogue, QueryError
 from catalogue.plan.plan import ReadPlan
-from tests.support.amounts import in_soak
 from tests.support.archives import HEAD, warc
 from tests.support.catalogues import catalogue_in
 from tests.support.cdx_sources import Archived, write_source
@@ -18,7 +17,7 @@ from tests.support.crawls import CRAWL
 from tests.support.page_crawls import NEWER, write_crawl
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_counts_are_those_of_a_scan_whatever_is_stored(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
     files = f"'{whole_mirror}/cc-index/table/*/*/crawl={crawl}/*/*.parquet', hive_partitioning = true"
     kind = """CASE WHEN subset = 'warc' THEN 'pages' WHEN subset = 'robotstxt' THEN 'robots'

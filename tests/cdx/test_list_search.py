@@ -18,7 +18,6 @@ from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import BadCdx, FileChanged
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, prefix_interval
-from tests.support.amounts import in_part
 from tests.support.block_lists import CRAWL
 from tests.support.cdx_indexes import CdxIndex
 from tests.support.served_lists import BLOCKS, PATH, served
@@ -78,7 +77,7 @@ def test_later_searches_start_with_what_was_stored(listed: bytes, blocks: BlockL
         assert [each.range_header for each in exchanges[:half]] == [each.range_header for each in exchanges[half:]]
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("wrong", [0.01, 0.9, 1.001, 1.02, 3, 1_000_000])
 def test_wrong_estimates_of_the_size_cost_few_requests(listed: bytes, blocks: BlockList, wrong: float) -> None:
     share, size, _ = predict_from(row_groups(blocks))
@@ -132,7 +131,7 @@ WRONG: dict[str, Callable[[bytes], float]] = {
 }
 
 
-@in_part(4)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize(("size", "rough"), [(None, False), (2_000_000, False), (None, True)])
 @pytest.mark.parametrize("share", WRONG)
 def test_wrong_predictions_cost_requests_only(
@@ -276,7 +275,7 @@ def test_rejects_damaged_lists(listed: bytes, fault: str) -> None:
     assert PATH in str(raised.value)
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("fault", ["halves swapped", "unsorted", "zeros inside", "no line feeds"])
 def test_searches_of_damaged_lists_are_errors_or_right(
     listed: bytes, blocks: BlockList, fault: str, predicting: Predicting

@@ -15,7 +15,7 @@ from catalogue.cdx.lines import lines_of
 from catalogue.cdx.rows import captures_of
 from catalogue.errors import BadCdx
 from catalogue.surt.interval import EVERYTHING
-from tests.support.amounts import in_soak, part_of
+from tests.support.amounts import part_of
 from tests.support.cdx_indexes import CdxIndex
 
 CRAWL = "CC-MAIN-2022-33"
@@ -282,7 +282,7 @@ def in_some_order(table: pa.Table) -> pa.Table:
     return unk.sort_by([(each, "ascending") for each in unk.column_names])
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_every_row_of_the_columnar_index_is_a_line_and_the_reverse(
     indexes: list[CdxIndex], whole_rows: pa.Table
 ) -> None:

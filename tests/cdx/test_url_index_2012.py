@@ -23,7 +23,7 @@ from catalogue.commoncrawl.capture import MAX_RECORD, Capture
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadUrlIndex, NotFound, QueryError
 from catalogue.settings import Settings
-from tests.support.amounts import EXAMPLES, in_part
+from tests.support.amounts import EXAMPLES
 from tests.support.answers import Memory
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
@@ -129,7 +129,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Item],
         yield items, server
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(("pattern", "count"), [("h7.example0.com/*", 1), ("*.h7.example6.com", 2), ("none.is/*", 2)])
 def test_takes_three_requests_after_the_root(
     many: tuple[list[Item], LoopbackServer], tmp_path: Path, pattern: str, count: int

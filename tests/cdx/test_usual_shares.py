@@ -10,13 +10,12 @@ from benchmarks.cluster import in_folder, make_list, search_costs
 from catalogue.cdx.cluster import parse_blocks
 from catalogue.cdx.list_search import USUAL
 from catalogue.cdx.usual_shares import usual_share
-from tests.support.amounts import in_soak
 from tests.support.block_lists import CRAWL
 
 SEARCHES = 150
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_few_requests_where_keys_are_divided_as_published() -> None:
     data = make_list(300_000, published=True)
     with in_folder(data) as folder:

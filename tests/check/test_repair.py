@@ -13,7 +13,6 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import IncompleteAnswer
 from catalogue.store.database import Store
 from catalogue.store.schema import TABLES
-from tests.support.amounts import in_part
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import ABSENT, CRAWL, crawl_of, index_path, table
@@ -113,7 +112,7 @@ def test_harvest_replaces_damaged_values(cat: Catalogue, server: LoopbackServer)
     assert cat.check().complete
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(("place", "byte"), [(0, b"k"), (0, b"\xff"), (1, b"\xff")])
 def test_damaged_keys_are_repaired(cat: Catalogue, server: LoopbackServer, place: int, byte: bytes) -> None:
     """In a row or in the index of the table: the first byte of a part of a key is another one."""

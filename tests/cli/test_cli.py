@@ -15,7 +15,6 @@ import pytest
 from catalogue.demo import Miniature
 from catalogue.formatting import plural
 from catalogue.output.ledger import Ledger
-from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command, Ran
 from tests.support.faults import FaultServer, Kind, always
 from tests.support.miniatures import OLD
@@ -287,7 +286,7 @@ def test_searches_of_a_limited_query_are_priced_before_they_are_made(mirror: Pat
         assert {exchange.path for exchange in server.log} <= {"collinfo.json"}
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     "words", [("query", "*.example.com"), ("fetch", "*.example.com", "--dry-run", "--json"), ("sample", "-n", "1")]
 )
@@ -367,7 +366,7 @@ def test_closed_output_pipe_ends_silently_with_141(asking: Command, format_: str
         assert process.wait(60) == 141
 
 
-@in_soak
+@pytest.mark.in_soak
 @pytest.mark.parametrize(("closed", "printed"), [("<&- >&-", b""), ("<&- 2>&-", b"{")])
 def test_commands_run_with_closed_streams(asking: Command, closed: str, printed: bytes) -> None:
     words = ["sh", "-c", f'"$0" -m catalogue query example.com --limit 1 --quiet {closed}', sys.executable]
@@ -393,7 +392,7 @@ def test_escapes_control_characters_and_prints_the_version(asking: Command) -> N
     assert re.fullmatch(r"catalogue, version \S+\n", asking.again("--version").out)
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_demo_serves_until_ctrl_c_and_leaves_nothing(command: Command, tmp_path: Path) -> None:
     with command.start("demo", "--serve", TMPDIR=str(tmp_path)) as process:
         shown = ""

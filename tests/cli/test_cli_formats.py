@@ -15,7 +15,6 @@ from pyarrow import feather
 
 import catalogue
 from catalogue.cli.row_writer import write
-from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 from tests.support.fetched import records_in
 
@@ -50,7 +49,7 @@ def read(path: Path) -> pa.Table:
     return pa.table({"url": [json.loads(line.split(" ", 2)[2])["url"] for line in lines] if kind == "cdxj" else lines})
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "name",
     ["a.parquet", "a.arrow", "a.arrows", "a.json", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.tsv.gz", "a.cdxj", "a.txt"],
@@ -115,7 +114,7 @@ def test_times_need_no_time_zones_of_the_system(tmp_path: Path) -> None:
     ]
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_dash_means_standard_output(asking: Command, expected: pa.Table, crawl: str, tmp_path: Path) -> None:
     by_dash = asking("query", "*.example.com", "--columns", COLUMNS, "--format", "csv", "-o", "-")
     assert by_dash.out == asking("query", "*.example.com", "--columns", COLUMNS, "--format", "csv").out

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 from tests.support.faults import FaultServer
 
@@ -65,7 +64,7 @@ def test_values_from_outside_do_not_change_the_terminal(command: Command, tmp_pa
         assert not re.search("\x1b\\[2J|[\x9b\u202e]", seen)
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("columns", "shown", "left_out"),
     [
@@ -113,7 +112,7 @@ def test_question_names_options(command: Command) -> None:
     assert "crawls=" not in seen
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_never_cuts_numbers_and_times(asking: Command, columns: int) -> None:
     sql = """select repeat('x', 90) as text, 12345678901234567890::hugeint as count, 'name' as a_column_of_long_name,
@@ -145,7 +144,7 @@ def test_notes_wrap_at_words_and_keep_commands_on_one_line(asking: Command, comm
     assert f"--data '{elsewhere}' harvest --crawl latest\n" in command("doctor", "--data", str(elsewhere)).out
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_status_and_crawls_fit_a_terminal(asking: Command) -> None:
     seen = on_a_terminal(asking, "status")
     crawls = [line.split()[0] for line in seen.splitlines() if line.startswith("CC-MAIN")]
@@ -179,7 +178,7 @@ def test_harvest_shows_progress_on_a_terminal_and_wide_values_overflow(asking: C
     assert (wide[1], wide[-1]) == ("-", "1,234,567")
 
 
-@in_soak
+@pytest.mark.in_soak
 @pytest.mark.parametrize("word", ["crawls", "doctor"])
 def test_shows_that_it_waits_for_a_slow_source(command: Command, mirror: Path, word: str) -> None:
     with FaultServer(mirror, latency=1.0) as server:
@@ -187,7 +186,7 @@ def test_shows_that_it_waits_for_a_slow_source(command: Command, mirror: Path, w
     assert "waiting for the source" in seen
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_shows_the_first_hundred_rows_of_a_large_result(asking: Command) -> None:
     words = ("query", "*.com", "--subset", "all", "--columns", "url", "--yes")
     count = int(asking("query", "*.com", "--subset", "all", "--count", "--yes").out)
@@ -198,7 +197,7 @@ def test_shows_the_first_hundred_rows_of_a_large_result(asking: Command) -> None
     assert asking(*words, "--format", "table").out.count("\nhttp") == count
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_gives_a_tip_once_a_session(asking: Command) -> None:
     question = f"{sys.executable} -m catalogue query nothing.example"
     leader, follower = pty.openpty()
@@ -218,7 +217,7 @@ def test_plans_of_several_crawls_are_a_table(asking: Command, whole_crawls: list
     assert [line.split()[0] for line in seen[2 : 2 + len(whole_crawls)]] == whole_crawls[::-1]
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_summary_is_the_same_before_and_after_a_harvest(whole_mirror: Path, crawl: str, tmp_path: Path) -> None:
     command = Command(tmp_path / "data", str(whole_mirror), tmp_path)
     words = ("query", "*.example.com", "--crawl", crawl, "--format", "url")
@@ -235,7 +234,7 @@ def test_summary_is_the_same_before_and_after_a_harvest(whole_mirror: Path, craw
         assert command("harvest", "--crawl", crawl).status == 0
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "words",
     [("query", "--ordered", "--limit", "5", "--rate", "2", "--subset", "warc"), ("sample", "-n30", "--rate", "2")],
@@ -249,7 +248,7 @@ def test_reading_shows_cost_and_progress_before_rows(asking: Command, words: tup
     assert "0 B" not in seen
 
 
-@in_part(4)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize(
     ("words", "done"),
     [

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.amounts import in_part
 from tests.support.commands import Command, wait_until
 from tests.support.processes import handles_sigterm
 
@@ -18,7 +17,7 @@ COMMANDS = [
 ]
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("command_line", COMMANDS)
 def test_ctrl_c_during_imports_prints_one_line(asking: Command, command_line: str) -> None:
     (asking.home / "urls.txt").write_text("https://example.com/\n")
@@ -46,7 +45,7 @@ def test_limit_of_threads_is_reported_with_advice(asking: Command, command_line:
     assert last.startswith("catalogue: there is not enough memory, or no more threads")
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     "command_line", ["crawls", "status", "plan *.com --crawl latest", "query *.com --crawl latest"]
 )

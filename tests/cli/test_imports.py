@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue.commoncrawl.crawls import newest_first
-from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 
 SLOW = {
@@ -85,7 +84,7 @@ def run_python(command: Command, *words: str) -> subprocess.CompletedProcess[str
     return subprocess.run([sys.executable, "-c", *words], check=False, **options)
 
 
-@in_part(4)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("commands", COMMANDS, ids=lambda commands: " ".join(commands[0][0]))
 def test_commands_import_only_what_they_need(
     untaught_data: Path, mirror: Path, crawl: str, tmp_path: Path, commands: list[tuple[tuple[str, ...], set[str]]]
@@ -102,7 +101,7 @@ def test_commands_import_only_what_they_need(
         assert SLOW & {*imported} == needed, words
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_blocks_are_read_without_pandas(whole_mirror: Path, tmp_path: Path) -> None:
     crawl = newest_first(path.name for path in (whole_mirror / "cc-index/collections").iterdir())[0]
     asks = Command(tmp_path / "data", str(whole_mirror), tmp_path)

@@ -10,7 +10,6 @@ import pytest
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
 from catalogue.harvest.next_steps import steps
 from catalogue.surt.pattern import Keys
-from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.miniatures import OLD
@@ -95,7 +94,7 @@ def test_proposed_commands_work(command: Command, mirror: Path) -> None:
     assert "--crawl" in ran[-1]
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_proposals_keep_global_options(command: Command, mirror: Path, tmp_path: Path) -> None:
     data, source = tmp_path / "a folder", str(mirror)
     elsewhere = Command(tmp_path / "nowhere", "gopher://x", command.home)

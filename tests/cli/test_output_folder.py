@@ -15,7 +15,6 @@ from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
 from catalogue.selection import stored_crawls
 from catalogue.store.locks import locked
-from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 from tests.support.miniatures import OLD
 
@@ -62,7 +61,7 @@ def test_continues_after_a_kill(asking: Command, tmp_path: Path, server: Loopbac
         assert len(lines) == harvested.captures("*.example.com", crawls=crawl).count()
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_writes_missing_incomplete_and_damaged_parts(
     command: Command, tmp_path: Path, mirror: Path, whole_crawls: list[str]
 ) -> None:
@@ -104,7 +103,7 @@ def test_writes_no_file_without_captures(asking: Command, tmp_path: Path) -> Non
     assert "already" in asking("query", "no.such.host", "-o", "none/", *URLS).err
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "words",
     [["*.is", "--urls-file", "patterns"], ["*.org", "--subset", "crawldiagnostics"]],
@@ -142,7 +141,7 @@ def test_refuses_two_writers_of_one_folder(asking: Command, tmp_path: Path) -> N
     assert "another process writes to found" in ran.err
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "question",
     [
@@ -162,7 +161,7 @@ def test_counts_by_crawl_equal_the_rows(harvested: Catalogue, question: dict[str
     assert sum(counts.values()) == found.count()
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_counting_by_crawl_costs_the_same_as_counting(asking: Command, server: LoopbackServer, tmp_path: Path) -> None:
     command = Command(asking.data, server.url, tmp_path)
     command("plan", "*.com", "--count", "--indexes")

@@ -8,14 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.test_cli import sentence
-from tests.support.amounts import in_part
 from tests.support.commands import Command
 from tests.support.warm import Forked
 
 PATTERNS = ["example.com", "shop.example.com/*"]
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("name", "text"),
     [

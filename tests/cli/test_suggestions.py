@@ -17,7 +17,6 @@ from catalogue.selection import crawl_list, select_stored, stored_crawls
 from catalogue.settings import Settings
 from catalogue.surt.pattern import Match
 from tests.cli.test_cli import sentence
-from tests.support.amounts import in_soak
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.miniatures import OLD
@@ -118,7 +117,7 @@ def test_suggests_stored_and_listed_crawls(some: catalogue.Catalogue) -> None:
     assert ask(match="host").plan.query == ask(match=Match.HOST).plan.query
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_python_errors_name_calls(some: catalogue.Catalogue, mirror: Path, tmp_path: Path) -> None:
     def next_step(ask: Callable[[], object]) -> str:
         with pytest.raises(QueryError) as reported:

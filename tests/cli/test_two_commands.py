@@ -12,7 +12,6 @@ from shutil import copytree
 
 import pytest
 
-from tests.support.amounts import in_soak
 from tests.support.commands import Command, Ran, ended
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import FaultServer
@@ -141,7 +140,7 @@ def test_two_harvests_at_the_same_time(folder: Path, tmp_path: Path) -> None:
         assert at.keys("stored") == sorted(keys_of(NEW) + keys_of(OLD))
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_queries_a_half_harvested_crawl(folder: Path, harvested: Path, tmp_path: Path) -> None:
     some = [0, BATCH // 2, *range(BATCH - 3, BATCH + 3)]
     every, requested = keys_of(LARGE, BATCH + 3), [f"{number:03}.{LARGE[-2:]}.com/*" for number in some]
@@ -163,7 +162,7 @@ def test_queries_a_half_harvested_crawl(folder: Path, harvested: Path, tmp_path:
         assert at.keys(LARGE, *requested) == [every[number] for number in some]
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_backfill_during_queries_and_harvests(folder: Path, harvested: Path, tmp_path: Path) -> None:
     with two(folder, tmp_path, Gate(nth(1, f"crawl={OLD}")), harvested) as at:
         with at.command.start("backfill", "--yes", "--json") as backfill:

@@ -16,7 +16,6 @@ from catalogue.commoncrawl.datasets import manifest_path, parse_manifest
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer, Miniature, write_miniature
 from catalogue.surt import url_surtkey
-from tests.support.amounts import in_soak
 from tests.support.miniatures import MODERN, NEWEST, OLD, SUBSETS, every_file, every_row, keys, parts, rows
 
 ADDED_LATER = {"url_host_name_reversed", "fetch_redirect", "content_charset", "content_languages", "content_truncated"}
@@ -104,7 +103,7 @@ def test_rows_fit_their_subset(miniature: Miniature) -> None:
     assert {row["url_path"] for row in robots} == {"/robots.txt"}
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
     one, other = (write_miniature(tmp_path / name, seed=7, pages_per_crawl=1000) for name in ("one", "other"))
     assert one.files == other.files

@@ -16,7 +16,6 @@ from catalogue.export.ducklake import crawls_in, export_lake
 from catalogue.export.ducklake_sql import attach_statements
 from catalogue.export.ducklake_tables import changing
 from catalogue.metadata_db.lake_files import LakeFile
-from tests.support.amounts import in_part
 from tests.support.lakes import needs_extensions, opened, spare, write_file
 from tests.support.mirrors import index_paths
 
@@ -110,7 +109,7 @@ def comparable(definitions: list[tuple[Any, ...]]) -> set[str]:
     return {sql.rstrip(";") for (sql,) in definitions if sql and "inlined_data_1" not in sql}
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @needs_extensions
 def test_tables_equal_those_of_the_extension(
     kind: str, harvested: catalogue.Catalogue, mirror: Path, tmp_path: Path
@@ -147,7 +146,7 @@ def test_tables_equal_those_of_the_extension(
         assert one == other, sql
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @needs_extensions
 def test_each_changed_crawl_is_a_snapshot(kind: str, places: Places) -> None:
     one, two = places.file(ONE, 0, ["a", "b"]), places.file(TWO, 0, ["c"])
@@ -171,7 +170,7 @@ def test_each_changed_crawl_is_a_snapshot(kind: str, places: Places) -> None:
     assert crawls_in(places.lake) == {TWO: (1, *sizes)}
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @needs_extensions
 def test_keys_compare_by_bytes(kind: str, places: Places) -> None:
     keys = ["", "'", '"', "%_", "a\\", "Z", "a", "ab", "\x7f", "é", "\ud7ff", "\ue000", "\uffff", "\U00010000"]
@@ -213,7 +212,7 @@ def test_columns_with_clashing_names(places: Places) -> None:
     assert places.rows(requested) == [("b", None, "warc", None, None, "high")]
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @needs_extensions
 def test_bounds_macros_and_comments_make_no_snapshot(kind: str, places: Places) -> None:
     """New or removed bounds, updated macros, and unchanged comments."""
@@ -249,7 +248,7 @@ def test_bounds_macros_and_comments_make_no_snapshot(kind: str, places: Places) 
     assert len(comments) == 2
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @needs_extensions
 def test_open_readers_are_not_disturbed_and_tables_of_others_kept(kind: str, places: Places) -> None:
     one, two = places.file(ONE, 0, ["a"]), places.file(TWO, 0, ["b"])
@@ -341,7 +340,7 @@ def test_accepts_question_marks_in_the_path(kind: str, places: Places) -> None:
     assert places.rows("SELECT url_surtkey FROM cc.captures ORDER BY ALL") == [("a",), ("b",)]
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 def test_ignores_files_of_a_crashed_export(kind: str, places: Places) -> None:
     one = places.file(ONE, 0, ["a"])
     places.export(one, backend=kind)

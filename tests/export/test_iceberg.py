@@ -18,7 +18,6 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import FileChanged, StoreError, StoreLocked
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.settings import Settings
-from tests.support.amounts import in_soak
 from tests.support.catalogues import catalogue_in
 from tests.support.lakes import SUMS, Truth, export, extension, in_order, in_shell, plain, questions, sums, write_file
 
@@ -66,7 +65,7 @@ def test_pyiceberg_equals_a_full_scan(path: Path, table: Any, all_rows: pa.Table
         assert sums(plain(path).scan(where, columns).to_arrow()) == truth(where), where
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_columns_equal_those_of_the_files(table: Any, rows_in_order: pa.Table, path: Path) -> None:
     where = "url_surtkey >= 'com,e' AND url_surtkey < 'com,f'"  # a few row groups of each era
     some = (pc.field("url_surtkey") >= "com,e") & (pc.field("url_surtkey") < "com,f")
@@ -78,7 +77,7 @@ def test_columns_equal_those_of_the_files(table: Any, rows_in_order: pa.Table, p
         assert in_order(found.cast(SCHEMA)).equals(expected)
 
 
-@in_soak
+@pytest.mark.in_soak
 @needs_duckdb
 def test_duckdb_equals_a_full_scan(
     path: Path, all_rows: pa.Table, rows_in_order: pa.Table, truth: Truth, tmp_path: Path

@@ -16,7 +16,6 @@ from catalogue.export.ducklake_sql import attach_statements
 from catalogue.metadata_db.lake_files import LakeFile
 from catalogue.query.literals import literal
 from catalogue.surt.pattern import parse_pattern
-from tests.support.amounts import in_soak
 from tests.support.lakes import SUMS, Truth, in_order, in_shell, needs_extensions, opened, questions
 
 pytestmark = needs_extensions
@@ -75,7 +74,7 @@ def test_duckdb_shell_equals_a_full_scan(
     assert sum(truth(plain)["n"] > 0 for _, plain in conditions) > len(conditions) / 2
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_opens_only_files_with_matching_bounds(
     lakes: dict[str, Path], server: LoopbackServer, all_rows: pa.Table, files: list[LakeFile]
 ) -> None:

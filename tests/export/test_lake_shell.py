@@ -16,7 +16,6 @@ from catalogue.export.ducklake_sql import connect_for
 from catalogue.metadata_db.connection import statement
 from catalogue.settings import Settings, install_command
 from catalogue.store.database import Store
-from tests.support.amounts import in_soak
 from tests.support.commands import Command, Ran, ended
 from tests.support.lakes import needs_extensions, opened
 from tests.support.miniatures import MODERN
@@ -109,7 +108,7 @@ def test_subsets_that_are_not_harvested_are_reported(miniature: Miniature, tmp_p
         assert f"crawldiagnostics of {MODERN} is not harvested" in text
 
 
-@in_soak
+@pytest.mark.in_soak
 @needs_extensions
 def test_shell_attaches_the_lake_of_any_folder(command: Command, server: LoopbackServer, settings: Settings) -> None:
     odd = command.data.rename(command.home / 'it\'s a "folder" [x]*; -- é')
@@ -145,7 +144,7 @@ def test_statements_and_queries_attach_the_lake(with_lake: Command, settings: Se
     assert others
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_export_without_extensions_reports_what_reads_it(
     command: Command, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +167,7 @@ def test_export_without_extensions_reports_what_reads_it(
         cat.sql("select count(*) from cc.captures")
 
 
-@in_soak
+@pytest.mark.in_soak
 @needs_extensions
 def test_lake_without_a_crawl_is_reported(command: Command, settings: Settings, whole_crawls: list[str]) -> None:
     with catalogue.open(command.data, settings=settings) as cat:
@@ -191,7 +190,7 @@ def test_without_extensions_the_error_names_the_command(with_lake: Command) -> N
     assert not list(with_lake.home.rglob("*.duckdb_extension"))
 
 
-@in_soak
+@pytest.mark.in_soak
 @needs_extensions
 def test_shell_works_with_another_file_at_its_path(command: Command) -> None:
     (command.data / "captures.ducklake").write_text("other text")

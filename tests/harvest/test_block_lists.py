@@ -24,7 +24,6 @@ from catalogue.plan.cdx_index import CdxIndex
 from catalogue.progress import Progress
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import forget_list
-from tests.support.amounts import in_soak
 from tests.support.block_lists import CRAWL, OTHER, write_list
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
@@ -160,7 +159,7 @@ def test_takes_few_requests_and_continues(mirror: Path, tmp_path: Path) -> None:
         assert shown(cat) == rows_of(parse_blocks(CRAWL, lines))
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_refresh_stores_another_version(cat: Catalogue, mirror: Path) -> None:
     cat.harvest(CRAWL, index="cdx")
     other = make_list(3000)

@@ -29,7 +29,6 @@ from catalogue.settings import Settings
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.store.database import Store
 from catalogue.store.stored_file import decode, encode
-from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.snapshots import (
     PATTERNS,
@@ -100,7 +99,7 @@ def test_pull_reads_version_6_and_needs_no_range_support(place: Path, empty: Cat
     assert pulled.files == len(empty.files()) > 0
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_large_files_are_pulled_in_ranges(place: Path, empty: Catalogue) -> None:
     large = Indexes(Random(0).randbytes(MAX_DOCUMENT + 1), {})
     file = next(iter(files_of(place).values()))
@@ -182,7 +181,7 @@ def test_pull_waits_for_no_other_process(exported: Path, empty: Catalogue) -> No
 # ---- export ----
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_export_writes_only_changed_crawls(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
     place = tmp_path / "snapshot"
 

@@ -23,7 +23,7 @@ from catalogue.parquet.page_index import ColumnIndex, Indexes
 from catalogue.settings import Settings
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, encode
-from tests.support.amounts import EXAMPLES, in_part
+from tests.support.amounts import EXAMPLES
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.memory import memory_below
 from tests.support.page_indexes import encode_column_index, packed_as_derived
@@ -269,7 +269,7 @@ def test_compares_footers_with_the_source(place: Path, empty: Catalogue) -> None
     assert empty.pull(str(place), crawls=crawl, compare=0).files > 0
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("derived", [True, False])
 def test_false_page_indexes_are_not_stored(tmp_path: Path, *, derived: bool) -> None:
     """Page indexes that an earlier version derived are dropped; those of the files are compared with the source."""

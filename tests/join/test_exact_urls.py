@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalogue import Catalogue
-from tests.support.amounts import in_part
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.page_crawls import NEWER, OLD, write_crawl
@@ -93,7 +92,7 @@ def test_results_have_the_column_where_urls_are_compared(cat: Catalogue) -> None
         assert (len(nothing), nothing.column_names[-1]) == (0, "exact")
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("how", ["inner", "latest"])
 @pytest.mark.parametrize("output", ["found.parquet", "found"])
 def test_command_counts_captures_of_other_urls(command: Command, source: Path, how: str, output: str) -> None:

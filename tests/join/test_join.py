@@ -21,7 +21,7 @@ from catalogue.query.query import QueryOptions
 from catalogue.surt.equality import same_url
 from catalogue.surt.key import url_surtkeys
 from catalogue.surt.pattern import Match, parse_pattern
-from tests.support.amounts import EXAMPLES, in_part
+from tests.support.amounts import EXAMPLES
 from tests.support.catalogues import catalogue_in
 from tests.support.crawls import CRAWL, crawl_of, table
 
@@ -148,7 +148,7 @@ def hosts_of(oracle: Oracle, count: int, seed: int) -> list[str]:
     return [*chance.sample(plain, min(count, len(plain))), *parents[:count], "nowhere.invalid"]
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("how", "index", "of"),
     [
@@ -177,7 +177,7 @@ def test_exact_keys(
     assert of_result(done) == expected(rows, texts, how, Match.EXACT)
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("how", "match"),
     [
@@ -216,7 +216,7 @@ def test_any_sizes(both: Catalogue, oracle: Oracle, seed: int, tmp_path: Path) -
         assert numbers == sorted(numbers, key=lambda number: (min(map(str.encode, keys_of(texts[number - 1]))), number))
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("how", "where", "chosen"),
     [

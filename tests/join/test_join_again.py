@@ -18,7 +18,6 @@ from catalogue.formatting import plural, size
 from catalogue.progress import Progress
 from catalogue.surt.pattern import Match
 from tests.join.test_join import SMALL, Oracle, expected, of_result, refuse, run, texts_of
-from tests.support.amounts import in_part, in_soak
 from tests.support.faults import Fault, FaultServer, Kind, Script, only
 from tests.support.mirrors import copy_crawl
 
@@ -128,7 +127,7 @@ def test_output_is_not_the_input_nor_in_use(both: Catalogue, oracle: Oracle, cra
     assert sorted(path.name for path in tmp_path.iterdir()) == ["found.parquet", "keys.parquet"]
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_one_key_of_many_patterns(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
     """URLs that differ in a session id only, and whose key starts a slice."""
     url = next(str(row["url"]) for row in oracle.rows if str(row["url"]).count("/") == 3 and "?" not in str(row["url"]))
@@ -140,7 +139,7 @@ def test_one_key_of_many_patterns(both: Catalogue, oracle: Oracle, crawl: str, t
         assert of_result(found) == expected(oracle, texts, "semi", Match.EXACT)
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_lost_parts_are_read_again(both: Catalogue, oracle: Oracle, crawl: str, tmp_path: Path) -> None:
     texts = texts_of(oracle, 40, seed=7)
     output = tmp_path / "crawl=CC-MAIN-1999-01" / "found[1]*"  # DuckDB would see patterns and columns in it
@@ -180,7 +179,7 @@ def test_finished_result_is_made_again_after_changes(both: Catalogue, rows: pa.T
             assert not run(cat, texts, tmp_path / how, how, crawls=pair).requests
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_crawl_without_known_keys_is_read_by_the_other_index(both: Catalogue, rows: pa.Table, tmp_path: Path) -> None:
     """Row groups of unknown keys would be read for each slice of many keys."""
     sizes = replace(SMALL, unbounded=1)
@@ -202,7 +201,7 @@ def test_crawl_without_known_keys_is_read_by_the_other_index(both: Catalogue, ro
     assert 0 < len(refused) < len(crawls)
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_refused_cost_keeps_a_finished_result(
     incomplete: tuple[Catalogue, Path], oracle: Oracle, crawl: str, tmp_path: Path
 ) -> None:
@@ -254,7 +253,7 @@ def test_slices_are_read_by_the_other_index(
     assert of_result(found) == expected(oracle, texts, how, Match.EXACT)
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.filterwarnings("ignore::catalogue.IncompleteAnswer")
 @pytest.mark.parametrize(("how", "index"), [("inner", "columnar"), ("anti", "cdx")])
 def test_a_budget_reads_some_slices_at_a_time(

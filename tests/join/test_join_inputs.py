@@ -26,7 +26,6 @@ from catalogue.join.slices import Sizes
 from catalogue.join.sort_keys import _Sorter
 from catalogue.surt.pattern import Match
 from tests.join.test_join import refuse
-from tests.support.amounts import in_part
 from tests.support.commands import Command, ended
 from tests.support.warm import Forked
 
@@ -92,7 +91,7 @@ FILES: dict[str, bytes] = {
 }
 
 
-@in_part(4)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("name", FILES)
 def test_reads_files(both: Catalogue, crawl: str, name: str, tmp_path: Path) -> None:
     folder = tmp_path / "url=other"  # its name is no value of the column
@@ -141,7 +140,7 @@ FRAMES: dict[str, Callable[[], Any]] = {
 }
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("name", FRAMES)
 def test_reads_tables(both: Catalogue, crawl: str, name: str, tmp_path: Path) -> None:
     for how in ("semi", "inner") if name in {"views", "pandas"} else ("semi",):
@@ -254,7 +253,7 @@ def test_refuses_what_is_no_list_of_keys(both: Catalogue, crawl: str, keys: Any)
         both.join(keys, crawls=crawl)
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("most", [0, 1 << 30])
 @pytest.mark.parametrize("last", [[], ["https://example.com/"], ["no url", ""]])
 def test_keeps_texts_and_types_of_parquet(

@@ -18,7 +18,6 @@ from catalogue.join.joined import JoinEstimate
 from catalogue.progress import Progress
 from catalogue.surt.pattern import Match
 from tests.join.test_join import Oracle, expected, hosts_of, of_result, run, texts_of
-from tests.support.amounts import in_part, in_soak
 from tests.support.executors import Recording
 from tests.support.faults import Fault, FaultServer, Kind, Request
 
@@ -28,7 +27,7 @@ def crawls(crawls: list[str]) -> list[str]:
     return crawls[-3:]
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(("how", "index"), [("inner", "columnar"), ("inner", "cdx"), ("anti", "columnar")])
 def test_reads_no_byte_twice(
     both: Catalogue, oracle: Oracle, crawls: list[str], whole_mirror: Path, index: str, how: str, tmp_path: Path
@@ -64,7 +63,7 @@ def test_estimate_reads_nothing(both: Catalogue, oracle: Oracle, crawls: list[st
     assert " by the CDX index, " in str(both.join_estimate(texts, crawls=crawls, index="cdx"))
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("how", ["inner", "crawls"])
 def test_continues_after_an_interruption(both: Catalogue, some: Oracle, how: str, tmp_path: Path) -> None:
     texts = texts_of(some, 60, seed=4)
@@ -134,7 +133,7 @@ class Sending(Recording):
         return super().submit(fn, *args, **kwargs)
 
 
-@in_soak
+@pytest.mark.in_soak
 @pytest.mark.parametrize(("match", "index"), [(Match.EXACT, "columnar"), (Match.DOMAIN, "cdx")])
 def test_other_processes_read(both: Catalogue, some: Oracle, index: str, match: Match, tmp_path: Path) -> None:
     texts = hosts_of(some, 10, seed=9) if match is Match.DOMAIN else texts_of(some, 60, seed=8)

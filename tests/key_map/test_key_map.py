@@ -20,7 +20,6 @@ from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.surt.interval import KeyInterval, exact_interval, prefix_interval
-from tests.support.amounts import in_part
 from tests.support.crawls import CRAWL, crawl_of, table
 
 NEARLY = 1e-9
@@ -132,7 +131,7 @@ def test_marks_requested_keys_outside_of_files_but_not_of_row_groups() -> None:
     assert len(space.groups[0].marks) == 1
 
 
-@in_part(4)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("pattern", ["*.example.com", "example.com/*", "*.org", "*"])
 def test_layout_agrees_with_the_plan_in_every_era(data: Path, settings: Settings, pattern: str) -> None:
     """Of crawls without page indexes."""

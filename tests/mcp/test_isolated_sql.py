@@ -11,7 +11,6 @@ import pytest
 from catalogue.errors import DiskFailed, QueryError, StoreLocked, TooExpensive
 from catalogue.metadata_db.connection import connect
 from catalogue.metadata_db.isolated_sql import run_confined, run_isolated
-from tests.support.amounts import in_part, in_soak
 
 HOSTILE = {
     "SQL reads the metadata database alone": [
@@ -66,7 +65,7 @@ def test_refuses_all_but_reading_the_database(database: Path, reason: str, sql: 
     assert [*tmp_path.iterdir()] == [there]
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("sql", TOO_LARGE)
 def test_memory_is_limited(database: Path, sql: str) -> None:
     with pytest.raises(TooExpensive, match="too much memory"):
@@ -100,7 +99,7 @@ def test_other_statements_that_read_run(database: Path, sql: str) -> None:
     assert confined(database, sql, 100_000)["rows"]
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_open_and_damaged_databases_are_errors(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "open.duckdb") as writing:
         writing.execute("CREATE TABLE t AS SELECT 1")

@@ -16,7 +16,6 @@ from catalogue.mcp_server.untrusted import visible, visible_values
 from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
 from tests.mcp.test_tools import parts
-from tests.support.amounts import in_soak
 from tests.support.assistants import assistant_of, without_index
 from tests.support.catalogues import harvested_in
 from tests.support.crawls import CRAWL
@@ -41,7 +40,7 @@ def body_of(answer: dict[str, Any]) -> str:
     return content[len(start) : len(content) - len(end)]
 
 
-@in_soak
+@pytest.mark.in_soak
 async def test_parts_of_a_page_are_its_text_and_take_no_more_requests(stored: Settings, page_url: str) -> None:
     asked = {"url": page_url, "crawl": [MODERN]}
     async with assistant_of(stored) as assistant:

@@ -15,7 +15,6 @@ from catalogue.cli.messages import COMMANDS
 from catalogue.demo import Miniature
 from catalogue.mcp_server.serve import INSTRUCTIONS, RUNS, TOOLS, arguments_of
 from catalogue.settings import Settings
-from tests.support.amounts import in_part, in_soak
 from tests.support.assistants import Assistant, assistant_of, without_index
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, table
@@ -60,7 +59,7 @@ async def test_tools_have_schemas_examples_and_hints(empty: Settings) -> None:
         assert assistant.client.instructions
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_lists_crawls_in_parts(stored: Settings, mode: str) -> None:
     async with assistant_of(stored, mode=mode) as assistant:
@@ -155,7 +154,7 @@ async def test_says_which_crawls_are_not_read_completely(stored: Settings, minia
     assert "run: catalogue harvest" in answer["crawls_not_read"][0]["reason"]
 
 
-@in_soak
+@pytest.mark.in_soak
 async def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> None:
     async with assistant_of(stored) as assistant:
         drawn = await assistant.ask("sample", size=5, seed=3, crawl=[MODERN])
@@ -172,7 +171,7 @@ async def test_pages_of_a_sample_and_of_sql_are_bounded(stored: Settings) -> Non
         assert "long texts are cut" in long["notes"]
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("tool", "arguments", "kind", "message"),
     [

@@ -19,7 +19,6 @@ from mcp import Client, StdioServerParameters
 
 from catalogue.demo import Miniature
 from catalogue.settings import Settings
-from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.faults import Fault, FaultServer, Request
 from tests.support.miniatures import MODERN, OLD
@@ -113,7 +112,7 @@ def talking(command: Command, miniature: Miniature, *words: str) -> Iterator[tup
             yield talk, hanging
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_messages_survive_invalid_lines_and_cancelled_calls(command: Command, miniature: Miniature) -> None:
     """At the end the input is closed while a call waits for the source."""
     with talking(command, miniature, "--verbose", "--trace") as (talk, hanging):

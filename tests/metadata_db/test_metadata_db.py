@@ -22,7 +22,6 @@ from catalogue.metadata_db.refresh import is_fresh, refresh
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from tests.support.amounts import in_part, in_soak
 from tests.support.commands import Command
 from tests.support.processes import line, run_script
 
@@ -104,7 +103,7 @@ def with_chunks(
         yield cat
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("file", QUESTIONS, ids=lambda file: file.stem)
 def test_every_named_query_runs_and_has_a_description(with_chunks: catalogue.Catalogue, file: Path) -> None:
     text = file.read_text(encoding="utf-8")
@@ -170,7 +169,7 @@ def test_ignores_leftovers_of_a_crash(data: Path, store: Store) -> None:
     assert sorted(p.name for p in data.glob("catalogue.duckdb*")) == ["catalogue.duckdb", "catalogue.duckdb.lock"]
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("content", [b"", b"no database", b"\0" * 20000])
 def test_replaces_other_files_in_its_place(data: Path, store: Store, content: bytes) -> None:
     path = data / "catalogue.duckdb"
@@ -234,7 +233,7 @@ def all_of_it(path: Path) -> list[pa.Table]:
         return [connection.sql(f"{sql} ORDER BY ALL").to_arrow_table() for sql in SHOWN]
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_updated_database_equals_a_rebuilt_one(settings: Settings, whole_crawls: list[str], tmp_path: Path) -> None:
     """Of two crawls, of one with page indexes."""
     data, rebuilt = tmp_path / "data", tmp_path / "rebuilt.duckdb"
@@ -281,7 +280,7 @@ def random_changes(store: Store, chance: random.Random) -> Iterator[Callable[[],
         yield lambda chosen=chosen: [change() for change in chosen] and None  # type: ignore[misc]
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_follows_a_replaced_store(data: Path, store: Store, tmp_path: Path) -> None:
     """Another's, or a backup of the same that went on from there, with the same number of changes or more."""
     path = data / "catalogue.duckdb"

@@ -26,7 +26,6 @@ from catalogue.records.fetch_records import FailedRecord, fetch_records, record_
 from catalogue.records.record import Record
 from catalogue.settings import Settings
 from catalogue.source.open import open_source
-from tests.support.amounts import in_soak
 from tests.support.archives import warc
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
@@ -130,7 +129,7 @@ def test_fetches_a_place_once(harvested: Catalogue, tmp_path: Path, rows: Rows) 
     assert len(list(harvested.records([*some, *bare]))) == 20
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_accepts_captures_in_any_order(harvested: Catalogue, tmp_path: Path, rows: Rows) -> None:
     inorder = [Capture(f"crawl-data/{n % 3}", n // 3 * 99, 99) for n in range(51_000)]  # more than a window
     shuffled = random.Random(1).sample(inorder, len(inorder))

@@ -35,7 +35,6 @@ from catalogue.output.writer import PartWriter, PayloadWriter
 from catalogue.records.document import Documents
 from catalogue.records.metadata import row_of
 from catalogue.records.record import Record
-from tests.support.amounts import in_part
 from tests.support.archives import record_of
 from tests.support.commands import Command
 from tests.support.fetched import check, records_in
@@ -73,7 +72,7 @@ class Stopped(LocalTarget):
         self._stop()
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("form", "most"),
     [("warc", None), ("warc", 20_000), ("text", None), ("parquet", None), ("parquet", 20_000), ("payload", None)],

@@ -10,7 +10,6 @@ import pytest
 from catalogue.errors import OutputFailed, QueryError
 from catalogue.output.open_output import open_folder
 from catalogue.records.record import Record
-from tests.support.amounts import in_part
 from tests.support.fetched import check
 from tests.support.forms import FORMS, Flaky, copied, elsewhere, fill, sixty_records, urls_in, urls_of
 
@@ -18,7 +17,7 @@ records = pytest.fixture(scope="module")(sixty_records)
 away = pytest.fixture(elsewhere)
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_remote_output_equals_local_output(records: list[Record], tmp_path: Path, away: str, form: str) -> None:
     output, most = f"{away}/{FORMS[form]}", None if form == "payload" else 20_000
@@ -39,7 +38,7 @@ def test_remote_output_equals_local_output(records: list[Record], tmp_path: Path
     assert [each.name for each in cached if each.is_file() and each.suffix != ".lock"] == [f"{FORMS[form]}.ledger"]
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_failing_remote_loses_nothing(records: list[Record], tmp_path: Path, away: str, form: str) -> None:
     chance = random.Random(form)

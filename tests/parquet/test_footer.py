@@ -21,7 +21,7 @@ from catalogue.parquet.model import CODECS, ColumnChunk, Footer, Order, number
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
 from catalogue.settings import Limits
 from catalogue.source.byte_ranges import ByteRange
-from tests.support.amounts import EXAMPLES, in_part, part_of
+from tests.support.amounts import EXAMPLES, part_of
 from tests.support.footers import (
     KEY,
     TIME,
@@ -258,7 +258,7 @@ def test_finds_dictionaries_that_the_footer_does_not_list(claimed: int | str | N
     assert (chunk.dictionary_page_offset, chunk.data_page_offset, chunk.range.start) == (None, start, start)
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("kind", [I32, I64], ids=["I32", "I64"])
 @pytest.mark.parametrize("extra", [False, True], ids=["three fields", "more fields"])
 def test_counts_data_pages_with_dictionary_indices(kind: int, *, extra: bool) -> None:

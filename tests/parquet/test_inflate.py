@@ -9,7 +9,6 @@ import pytest
 from catalogue.parquet.model import ColumnChunk, Footer
 from catalogue.parquet.page_headers import PageHeader, page_headers
 from catalogue.parquet.splice import PART_BYTES, ChunkPages, NotInflatedError, inflated, parts, splice
-from tests.support.amounts import in_soak
 from tests.support.footers import write
 from tests.support.mirrors import read_footer
 from tests.support.spliced import groups, read, spliced, whole, wide_table
@@ -40,7 +39,7 @@ def test_every_type(wide: pa.Table, *, dictionary: bool) -> None:
         check_chunk(data, footer, chunk, wide.num_rows)
 
 
-@in_soak
+@pytest.mark.in_soak
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_parts_of_a_large_chunk(*, dictionary: bool) -> None:
     rng = Random(1)

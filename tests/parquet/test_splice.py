@@ -16,7 +16,6 @@ from catalogue.parquet.model import ColumnChunk, Footer
 from catalogue.parquet.page_headers import page_header
 from catalogue.parquet.page_index import OffsetIndex, decode_offset_index
 from catalogue.parquet.splice import ChunkPages, splice
-from tests.support.amounts import in_part, in_soak
 from tests.support.footers import write
 from tests.support.mirrors import index_paths, read_footer
 from tests.support.page_indexes import located_by_headers
@@ -123,7 +122,7 @@ def paged(table: pa.Table, **options: Any) -> bytes:
     return write(table, **settings)
 
 
-@in_part(7)
+@pytest.mark.in_part(7)
 @pytest.mark.parametrize(
     ("codec", "page", "dictionary", "third"),
     [
@@ -172,7 +171,7 @@ ENCODINGS = {
 }
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("encoding", "codec", "page"),
     [
@@ -192,7 +191,7 @@ def test_every_encoding(wide: pa.Table, encoding: str, codec: str, page: str) ->
     assert compared["in all"] > 16 * table.num_columns
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_pages_of_every_file_of_the_mirror(mirror: Path) -> None:
     compared = Counter[str]()
     some = slice(None, None, 12)
@@ -205,7 +204,7 @@ def test_pages_of_every_file_of_the_mirror(mirror: Path) -> None:
     assert compared["without the dictionary of their chunk"] > 10
 
 
-@in_part(4)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize(
     ("codec", "version", "half"),
     [

@@ -10,7 +10,6 @@ import pytest
 
 from catalogue.errors import BadFooter
 from catalogue.parquet.splice import ChunkPages, splice
-from tests.support.amounts import in_part
 from tests.support.catalogues import catalogue_in
 from tests.support.crawls import crawl_of, harvest_footers, index_path, table
 from tests.support.footers import write
@@ -75,7 +74,7 @@ def change(old: str, new: str) -> Callable[[bytes], bytes]:
     return changed
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("column", "page", "damage", "flip", "sign"),
     [

@@ -28,7 +28,6 @@ from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import LoopbackServer, Miniature
 from catalogue.query.resolved_query import CDX_COLUMNS
 from tests.cli.test_help_and_completion import COMMANDS, commands_in, examples_of
-from tests.support.amounts import in_part
 from tests.support.commands import ENDLESS, Command, ended, run_here
 from tests.support.miniatures import keep_in
 from tests.support.prefix_indexes import url_key, write_index
@@ -152,7 +151,7 @@ def source(miniature: Miniature, tmp_path_factory: pytest.TempPathFactory) -> st
 HELP = {name: text for name, command in COMMANDS.items() if name and (text := examples_of(command))}
 
 
-@in_part(14)
+@pytest.mark.in_part(14)
 @pytest.mark.parametrize("name", HELP)
 def test_help_examples_run(name: str, taught: Command, tmp_path: Path) -> None:
     copytree(taught.home / "data", tmp_path / "data")
@@ -180,7 +179,7 @@ class Pasted(Command):
         return ours | dict(each.split("=") for each in exported.split())
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("served", [False, True])
 def test_readme_transcripts_are_real(source: str, miniature: Miniature, tmp_path: Path, *, served: bool) -> None:
     """Either as they stand, or with the address of a server, as ``demo --serve`` prints it."""
@@ -190,7 +189,7 @@ def test_readme_transcripts_are_real(source: str, miniature: Miniature, tmp_path
         assert follow(README, command) >= 7
 
 
-@in_part(8)
+@pytest.mark.in_part(8)
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if RUN.search(text_of(page)) or SHELL.search(text_of(page))],
@@ -297,7 +296,7 @@ def test_documents_every_json_field() -> None:
 PROMISES = text_of(ROOT / "docs/internals/promises.md")
 _NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 _FUNCTION = re.compile(r"^(?:async )?def (\w+)\(", re.MULTILINE)
-_IN_SOAK = re.compile(r"^@in_soak\n(?:@.*\n|[ )].*\n)*def (\w+)\(", re.MULTILINE)
+_IN_SOAK = re.compile(r"^@pytest\.mark\.in_soak\n(?:@.*\n|[ )].*\n)*def (\w+)\(", re.MULTILINE)
 
 
 @cache

@@ -16,7 +16,6 @@ from traitlets.config import Config
 
 import catalogue
 from catalogue.demo import Miniature
-from tests.support.amounts import in_part
 from tests.support.lakes import needs_extensions
 from tests.support.miniatures import keep_in
 
@@ -75,7 +74,7 @@ def run_cells(
     shell.reset()
 
 
-@in_part(len(PATHS))
+@pytest.mark.in_part(len(PATHS))
 @pytest.mark.parametrize(
     "path",
     [pytest.param(path, marks=[needs_extensions] if "ducklake" in path.stem else []) for path in PATHS],

@@ -9,7 +9,6 @@ import pytest
 
 from catalogue import Catalogue, QueryError
 from catalogue.query.deduplicate import Distinct
-from tests.support.amounts import in_part
 from tests.support.commands import Command
 
 COLUMNS = ["url_surtkey", "content_digest", "fetch_time", "warc_filename", "warc_record_offset", "crawl"]
@@ -35,7 +34,7 @@ def last_of_each(rows: list[Row], column: str) -> list[Row]:
     return [rows[number] for _, number in sorted(best.values(), key=lambda each: each[1])]
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(("pattern", "unique"), [("*.com", "url"), ("*.org", "digest"), ("*.net", None)])
 def test_equals_a_reference_implementation(
     harvested: Catalogue, whole_crawls: list[str], pattern: str, unique: str | None

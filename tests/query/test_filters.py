@@ -10,7 +10,6 @@ import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer, QueryError
 from tests.cli.test_cli import sentence
-from tests.support.amounts import in_part
 from tests.support.commands import Command
 from tests.support.serving import get
 from tests.support.web_pages import page, rows, search, serving_site
@@ -24,7 +23,7 @@ def urls(captures: catalogue.Captures) -> list[str]:
     return sorted(captures.to_arrow().column("url").to_pylist())
 
 
-@in_part(5)
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize(
     ("filters", "where"),
     [
@@ -50,7 +49,7 @@ def test_parses_filters(harvested: Catalogue, filters: dict[str, Any], where: st
     assert 0 < len(found) < harvested.captures(SITE, subsets="all").count()
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "filters",
     [{"status": "3xx,404", "mime": "text/*"}, {"status": "200", "mime": "text/html,image/", "lang": "eng,deu"}],
@@ -119,7 +118,7 @@ def test_plans_equal_those_of_where(harvested: Catalogue, columns: str | None) -
     assert plan.summary() == harvested.captures("*.com", **asked, status=404, mime="text/html").plan.summary()
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     ("words", "same"),
     [

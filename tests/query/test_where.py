@@ -12,7 +12,6 @@ import pytest
 from catalogue.errors import QueryError
 from catalogue.query.resolved_query import Where
 from catalogue.query.where import check_expression, connect, parse_where, where_positions
-from tests.support.amounts import in_soak
 from tests.support.conditions import conditions, duckdb_connection, matching, rows_of
 from tests.support.processes import line, run_script
 
@@ -102,7 +101,7 @@ TIMES = {
 }
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_times_are_utc_in_every_time_zone(tmp_path: Path) -> None:
     with run_script(tmp_path, ZONES.replace("TIMES", str([*TIMES]))) as process:
         assert [line(process) for _ in TIMES] == [str(rows) for rows in TIMES.values()]

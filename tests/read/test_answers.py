@@ -18,7 +18,7 @@ from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.settings import Settings
 from catalogue.surt.interval import covers
 from catalogue.surt.pattern import Pattern, parse_pattern
-from tests.support.amounts import EXAMPLES, in_part
+from tests.support.amounts import EXAMPLES
 from tests.support.mirrors import whole_table
 
 PATTERNS = EXAMPLES // 2
@@ -158,7 +158,7 @@ def test_pruned_query_equals_full_scan(whole_scan: Scan, two: tuple[Catalogue, C
     assert after["bytes"] < before["bytes"]
 
 
-@in_part(4)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("match", list(Match))
 def test_explicit_matches_equal_full_scans(harvested: Catalogue, scan: Scan, match: Match) -> None:
     for text in ("example.com", "http://www.example.com/dir/", "https://shop.example.com/a?b=1", "192.168.1.1"):
@@ -189,7 +189,7 @@ CONDITIONS = [
 ]
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_where_equals_full_scans(harvested: Catalogue, scan: Scan, condition: str) -> None:
     """Of patterns that take turns, unless nothing of one is so."""

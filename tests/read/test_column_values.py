@@ -25,7 +25,7 @@ from catalogue.progress import Progress
 from catalogue.settings import Settings
 from catalogue.tables.table_file import TABLES_FOLDER
 from tests.conftest import once
-from tests.support.amounts import in_part, part_of
+from tests.support.amounts import part_of
 from tests.support.catalogues import catalogue_in
 from tests.support.footers import edited, write
 from tests.support.own_tables import KEY, dataset_of, rows_of, scan
@@ -109,7 +109,7 @@ def by_writer(request: pytest.FixtureRequest) -> Iterator[Catalogue]:
         yield cat
 
 
-@in_part(7)
+@pytest.mark.in_part(7)
 @pytest.mark.parametrize("where", CONDITIONS)
 def test_rows_equal_a_scan(by_writer: Catalogue, where: str) -> None:
     found = by_writer.captures("*", where=where, columns=COLUMNS)
@@ -375,7 +375,7 @@ def test_row_groups_with_a_rare_value_take_few_requests() -> None:
         assert (requests, received - deciding in range(20)) == (1, True)
 
 
-@in_part(3)  # each width first, once with statistics
+@pytest.mark.in_part(3)  # each width first, once with statistics
 @pytest.mark.parametrize("first", ["int32", "int64"])
 @pytest.mark.parametrize("statistics", [False, True])
 def test_files_may_have_integers_of_different_widths(first: str, statistics: bool) -> None:  # noqa: FBT001

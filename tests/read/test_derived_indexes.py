@@ -16,7 +16,6 @@ from catalogue.parquet.page_index import ColumnIndex, Indexes
 from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.schema import index_key
-from tests.support.amounts import in_part
 from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.footers import without_statistics
 from tests.support.page_indexes import encode_column_index, packed_as_derived
@@ -80,7 +79,7 @@ def test_derived_indexes_are_bounds_of_row_groups(source: Path, settings: Settin
         assert plan.unbounded == (0, 0)
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("column_index", [b"\0", b"noise"])
 def test_damaged_derived_indexes_are_ignored(
     source: Path, settings: Settings, tmp_path: Path, column_index: bytes

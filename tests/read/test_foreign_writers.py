@@ -21,7 +21,7 @@ from catalogue.parquet.page_index import decode_column_index, decode_offset_inde
 from catalogue.parquet.thrift import BINARY, I32, LIST, Reader
 from catalogue.session import Session
 from catalogue.settings import Settings
-from tests.support.amounts import EXAMPLES, in_part, part_of
+from tests.support.amounts import EXAMPLES, part_of
 from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.footers import Items, Made, edited, field, made, write
 from tests.support.mirrors import read_footer
@@ -65,7 +65,7 @@ OTHERS = {
 }
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("values", OTHERS.values(), ids=OTHERS)
 def test_a_value_that_its_common_type_does_not_contain_is_an_error(values: tuple[pa.Array, pa.Array]) -> None:
     files = {
@@ -218,7 +218,7 @@ WRITERS: dict[str, Callable[[], bytes]] = {
 }
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("make", WRITERS.values(), ids=WRITERS)
 @pytest.mark.parametrize("pages", [False, True])
 def test_reads_what_other_writers_write(make: Callable[[], bytes], pages: bool) -> None:  # noqa: FBT001
@@ -316,7 +316,7 @@ def invalid(texts: list[str]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(values), *values.buffers()[1:])
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("pages", [True, False], ids=["pages", "whole"])
 @pytest.mark.parametrize("column", [KEY_COLUMN, "url"])
 def test_only_returned_texts_have_to_be_valid(tmp_path: Path, settings: Settings, column: str, *, pages: bool) -> None:

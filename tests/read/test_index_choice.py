@@ -20,7 +20,7 @@ from catalogue.errors import IncompleteAnswer, NotHarvested, TooExpensive, Unkno
 from catalogue.plan.plan import ReadPlan
 from catalogue.settings import Settings
 from tests.read.test_answers import random_patterns
-from tests.support.amounts import COMPLETE, EXAMPLES, in_soak
+from tests.support.amounts import COMPLETE, EXAMPLES
 from tests.support.block_lists import CRAWL, write_list
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
@@ -175,7 +175,7 @@ def test_incomplete_harvests_are_completed_by_the_other_index(
         assert not again.complete
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_large_sites_propose_a_harvest(tmp_path: Path) -> None:
     write_list(tmp_path / "mirror", make_list(60_000), CRAWL)
     asks = Command(tmp_path / "data", str(tmp_path / "mirror"), tmp_path)
@@ -252,7 +252,7 @@ def test_limit_of_requests_covers_searches_that_take_longer(
         assert asks("query", *words, "--max-requests", str(2 * estimate)).status == 0
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_all_crawls_are_priced_before_a_search(tmp_path: Path) -> None:
     crawls = [f"CC-MAIN-{year}-{week:02}" for year in range(2014, 2022) for week in range(5, 45, 4)]
     lines = make_list(3000)
@@ -274,7 +274,7 @@ def test_all_crawls_are_priced_before_a_search(tmp_path: Path) -> None:
         assert {each["index"] for each in plan["crawls"]} == {"cdx"}
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_many_files_are_not_planned_when_few_blocks_have_the_rows(miniature: Miniature, tmp_path: Path) -> None:
     with catalogue_in(tmp_path, miniature.folder, bandwidth=1e9, cache_size=0) as cat:
         crawl = miniature.crawls[1]

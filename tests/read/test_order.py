@@ -16,7 +16,7 @@ from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.crawls import KEY_COLUMN, SUBSETS, newest_first
 from catalogue.surt.pattern import parse_pattern
 from tests.read.test_answers import Scan, random_patterns
-from tests.support.amounts import COMPLETE, EXAMPLES, in_part
+from tests.support.amounts import COMPLETE, EXAMPLES
 from tests.support.catalogues import catalogue_in
 from tests.support.crawls import BARE, CRAWL, crawl_of, harvest_footers, table
 from tests.support.memory import arrow_below
@@ -124,7 +124,7 @@ def first_rows(cat: Catalogue, limit: int | None) -> list[Row]:
     return rows_of(cat.captures("*", columns=[KEY_COLUMN, "url"], index="columnar", limit=limit).to_arrow())
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("page_index", [False, True])
 def test_streams_that_are_zipped_in_files(tmp_path: Path, *, page_index: bool) -> None:
     chance = random.Random(3)

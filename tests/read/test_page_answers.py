@@ -19,7 +19,6 @@ from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.surt.pattern import parse_pattern
 from tests.read.test_answers import Scan, in_order, random_patterns, rows_of, scan
-from tests.support.amounts import in_part
 from tests.support.page_indexes import encode_offset_index
 
 __all__ = ["scan"]  # a fixture
@@ -50,7 +49,7 @@ def paged_data(untaught_data: Path, settings: Settings, tmp_path_factory: pytest
     return data
 
 
-@in_part(4)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("price", PRICES)
 def test_pages_and_chunks_equal_full_scans(
     data: Path, paged_data: Path, settings: Settings, all_rows: pa.Table, scan: Scan, price: str, tmp_path: Path
@@ -104,7 +103,7 @@ def test_reading_stores_nothing_about_files_without_page_indexes(data: Path, set
         assert cat.row_groups(crawl).bounds_from.equals(bounds)
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("damage", ["noise", "empty", "another column's", "a bound that cannot be", "a row shifted"])
 def test_wrong_index_changes_no_result(paged_data: Path, settings: Settings, damage: str, tmp_path: Path) -> None:
     """The row groups are read whole, and a message says why."""

@@ -19,7 +19,6 @@ from catalogue.parquet.thrift import Reader
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from tests.support.amounts import in_soak
 from tests.support.crawls import CRAWL, crawl_of, harvest_footers, table
 from tests.support.footers import each_field
 from tests.support.memory import arrow_below
@@ -67,7 +66,7 @@ def without_null_counts(data: bytes) -> bytes:
     return bytes(changed)
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_plans_again_after_fetching_indexes(opened: Opened, tmp_path: Path) -> None:
     """Only the first say that rows are not certain, so that a limit needs more row groups than one."""
     rng = random.Random(1)
@@ -184,7 +183,7 @@ def test_indexes_of_an_old_version_are_not_used(opened: Opened, tmp_path: Path) 
     assert other.captures("host.com/00500", columns="url", index="columnar").to_arrow().num_rows == 1
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_indexes_are_stored_again_after_forget(opened: Opened, tmp_path: Path) -> None:
     """A session that has read page indexes does not take them for stored when they were deleted with the crawl."""
     rows = table([f"com,host)/{number:05}" for number in range(60_000)])
@@ -214,7 +213,7 @@ def test_query_survives_forget(opened: Opened, tmp_path: Path) -> None:
     assert rows + sum(batch.num_rows for batch in batches) == 8000
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_second_wave_keeps_few_row_groups_in_memory(opened: Opened, tmp_path: Path) -> None:
     """Not the decoded keys of all of them, which compress a hundredfold here."""
     groups, rows = 24, 5_000

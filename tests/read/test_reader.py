@@ -20,7 +20,6 @@ from catalogue.errors import BadFooter, UnplannedRead
 from catalogue.read.reader import batches_of, read
 from catalogue.source.folder import FolderSource
 from catalogue.store.database import Store
-from tests.support.amounts import in_part, in_soak
 from tests.support.catalogues import catalogue_in
 from tests.support.crawls import crawl_of, harvest_footers
 from tests.support.faults import FaultServer
@@ -58,7 +57,7 @@ def harvested(folder: Path, *tables: pa.Table, **options: Any) -> Iterator[catal
         yield cat
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("offsets", "offset", "statuses", "status"),
     [
@@ -182,7 +181,7 @@ def test_limit_reads_little_more_than_needed(tmp_path: Path) -> None:
             assert cat.requests - before <= most
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_bytes_are_freed_when_their_rows_were_returned(tmp_path: Path) -> None:
     """So a large answer takes no more memory than a small one."""
     drawn = Random(1)
@@ -196,7 +195,7 @@ def test_bytes_are_freed_when_their_rows_were_returned(tmp_path: Path) -> None:
         assert read == ROWS * len(urls)
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     ("codec", "checksum", "flipped"),
     [("gzip", False, 1), ("none", True, 1), ("none", False, 0x80)],

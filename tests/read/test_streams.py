@@ -21,7 +21,6 @@ from catalogue import Captures, Catalogue
 from catalogue.demo import Miniature
 from catalogue.errors import CatalogueError, IncompleteAnswer
 from catalogue.settings import Settings
-from tests.support.amounts import in_part
 from tests.support.faults import FaultServer
 from tests.support.mirrors import crawl_of
 
@@ -42,7 +41,7 @@ CONSUMERS: dict[str, Callable[[Captures], Any]] = {
 }
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_consumers_get_all_rows(harvested: Catalogue, consumer: str) -> None:
     found = harvested.captures("*.example.com", ordered=True)

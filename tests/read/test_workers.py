@@ -15,7 +15,6 @@ from catalogue.errors import CatalogueError, WorkersLost
 from catalogue.read.dask_cluster import machines_and_tasks
 from catalogue.read.workers import tasks
 from catalogue.settings import Settings
-from tests.support.amounts import in_part
 from tests.support.catalogues import catalogue_in
 from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.executors import Recording, opened
@@ -37,7 +36,7 @@ def sliced(plan: ReadPlan, size: int) -> list[ReadPlan]:
     return [task.plan for task in tasks(plan, Settings(), size=size)]
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_slices_make_the_requests_of_the_plan(harvested: Catalogue, question: dict[str, Any]) -> None:
     plan = harvested.captures(**question).fetch_indexes()
@@ -87,7 +86,7 @@ def by_threads(harvested_data: Path, settings: Settings) -> Iterator[Catalogue]:
         yield cat
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_workers_return_the_same_rows(
     by_threads: Catalogue, harvested: Catalogue, some: list[str], question: dict[str, Any]

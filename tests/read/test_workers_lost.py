@@ -23,7 +23,7 @@ from catalogue.read.dask_cluster import client_machines, connect_to_cluster
 from catalogue.read.workers import SLICE, Workers, run, tasks
 from catalogue.records.fetch_records import record_fetches
 from catalogue.settings import Settings
-from tests.support.amounts import COMPLETE, in_soak
+from tests.support.amounts import COMPLETE
 from tests.support.commands import Command, ended
 from tests.support.crawls import CRAWL, crawl_of, harvest_footers, index_path, table, write_manifest
 from tests.support.executors import opened
@@ -112,7 +112,7 @@ def kill_one(client: Any) -> None:
     os.kill(min(client.run(os.getpid).values()), signal.SIGKILL)
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_cluster_survives_a_lost_worker(
     harvested_data: Path, settings: Settings, some: list[str], everything: pa.Table, cluster: Any
 ) -> None:
@@ -136,7 +136,7 @@ def test_fetches_large_records_alone(harvested: Catalogue, settings: Settings, c
     assert workers.requests > len(fetches)
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_backfill_by_workers_keeps_its_budget_and_continues(tmp_path: Path) -> None:
     tables = [table([f"com,example)/{n}/{m:05}" for m in range(900)]) for n in range(6)]
     folder = crawl_of(tmp_path / "source", *tables, write_page_index=False, write_statistics=False)
@@ -156,7 +156,7 @@ def test_backfill_by_workers_keeps_its_budget_and_continues(tmp_path: Path) -> N
             assert list(done.failures) == [paths[4]]
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_dask_frame_has_the_rows(harvested: Catalogue, cluster: Any) -> None:
     from distributed import Client
 
@@ -181,7 +181,7 @@ def test_dask_frame_has_the_rows(harvested: Catalogue, cluster: Any) -> None:
             harvested.captures("*.com", **wrong).to_dask()
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_command_uses_a_cluster(asking: Command, cluster: Any, harvested: Catalogue) -> None:
     with asking.start("query", "*.is", "--columns", "url", "--scheduler", address_of(cluster)) as process:
         ran = ended(process)
@@ -201,7 +201,7 @@ def test_rejects_invalid_schedulers() -> None:
         pass
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_rejects_workers_without_this_package(tmp_path: Path) -> None:
     from distributed import LocalCluster
 

@@ -23,7 +23,6 @@ from catalogue.read.streams import ReadEvents
 from catalogue.settings import Limits
 from catalogue.tables.crawl_table import FileMetadata
 from tests.slow.mutations import small
-from tests.support.amounts import in_part, in_soak
 from tests.support.answers import Memory
 from tests.support.crawls import CRAWL
 from tests.support.footers import Made, made, put_together, small_file
@@ -110,7 +109,7 @@ def check_equal_urls(data: bytes, rows: int, most: int) -> None:
     assert found == rows
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("rows", [4000, 2500])
 def test_decodes_repeated_long_values_in_small_batches(rows: int) -> None:
     """400 MB and 250 MB of texts in a few kilobytes."""
@@ -120,7 +119,7 @@ def test_decodes_repeated_long_values_in_small_batches(rows: int) -> None:
     check_equal_urls(data, rows, 200 << 20)
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_decodes_shared_prefixes_in_small_batches() -> None:
     """With this encoding a value shares a prefix with the value before it."""
     keys = pa.array([f"com,example)/{number:05}" for number in range(6000)])

@@ -11,7 +11,6 @@ import pytest
 import webencodings
 
 from catalogue.records.charsets import charset_of, decode
-from tests.support.amounts import in_part, in_soak
 from tests.support.browsers import open_chromium, without_browser
 
 CHARSETS = sorted({*webencodings.LABELS.values()} - {"replacement"})
@@ -46,7 +45,7 @@ def inputs_of(random: Random) -> Iterator[bytes]:
         yield b"".join(random.choices(words, k=random.randrange(12)))
 
 
-@in_soak
+@pytest.mark.in_soak
 @without_browser
 def test_knows_the_labels_of_browsers(chromium: Any) -> None:
     labels = [*webencodings.LABELS, "utf-7", "utf7", "utf-32", "unicode", "cp949", "\u212aoi8-r", "no-such", ""]
@@ -58,7 +57,7 @@ def test_knows_the_labels_of_browsers(chromium: Any) -> None:
         assert charset_of(f"\t {label.upper()}\r\n") == found or not label.isascii()
 
 
-@in_soak
+@pytest.mark.in_soak
 @without_browser
 @pytest.mark.parametrize("charset", CHARSETS)
 def test_decodes_bytes_as_browsers_do(chromium: Any, charset: str) -> None:
@@ -80,7 +79,7 @@ def off_standard(charset: str, data: bytes) -> bool:
     )
 
 
-@in_soak
+@pytest.mark.in_soak
 @without_browser
 def test_decodes_escape_sequences_as_browsers_do(chromium: Any) -> None:
     random = Random(1)
@@ -128,7 +127,7 @@ def test_decodes_by_label(label: str, data: bytes, text: str) -> None:
     assert decode(data, charset) == text
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("charset", [*MULTI_BYTE, "iso-2022-jp"])
 def test_decodes_long_damaged_texts_in_linear_time(charset: str) -> None:

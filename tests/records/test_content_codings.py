@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from catalogue.errors import BadRecord
 from catalogue.records.content_codings import MAX_DECODED, decode_body
 from catalogue.records.media_type import is_binary
-from tests.support.amounts import in_part
 from tests.support.archives import digest, record_of
 from tests.support.memory import memory_below
 from tests.support.mutators import damage
@@ -177,7 +176,7 @@ def test_an_unknown_coding_is_an_error(coding: str) -> None:
             decode_body(b"\x1f\x9d\x90", lines)
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("coding", sorted(CODERS))
 def test_damaged_bodies_are_errors_or_decoded(coding: str) -> None:
     """The bytes of a damaged body are returned only if its signature is damaged, so that it has none."""
@@ -204,7 +203,7 @@ def zeros(coding: str, size: int) -> bytes:
     return b"".join([*(packer.compress(mega) for _ in range(size >> 20)), packer.flush()])
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     "codings", ["gzip", "deflate", "br", "zstd", "gzip,gzip", "br,gzip", "zstd,br", "gzip,zstd,br"]
 )

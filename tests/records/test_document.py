@@ -17,7 +17,6 @@ from catalogue.records.document import Documents
 from catalogue.records.extract import simhash
 from catalogue.records.metadata import absolute_links, metadata_of, row_of
 from catalogue.records.page import Page
-from tests.support.amounts import in_part, in_soak
 from tests.support.archives import record_of
 from tests.support.processes import children
 
@@ -239,7 +238,7 @@ def test_extracts_an_atom_feed(documents: Documents) -> None:
     assert (item["title"], item["guid"], item["content"]) == ("E", "urn:1", ["<p>text</p>"])
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_gives_up_a_slow_page() -> None:
     with Documents(main_content=True, processes=1, seconds=0.5) as hasty:
         with pytest.raises(BadDocument, match=r"its parser took over 0\.5 s"):
@@ -290,7 +289,7 @@ ODD = {
 }
 
 
-@in_part(5)
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("body", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("kind", ["text/html", "application/rss+xml", "text/plain", ""])
 def test_parses_or_rejects_unusual_documents(documents: Documents, body: bytes, kind: str) -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from catalogue.records.document import Documents
 from catalogue.records.page import Page
-from tests.support.amounts import in_part
 from tests.support.archives import record_of
 
 RUSSIAN, GERMAN = "<p>Привет, мир</p>", "<p>Größe</p>"
@@ -203,7 +202,7 @@ def test_all_forms_of_a_page_are_decoded_alike(documents: Documents) -> None:
     assert (made.charset, made.charset_source) == (found["charset"], found["charset_detector"])
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("declared", [HTML, "application/xhtml+xml", ""])
 def test_xhtml_is_read_as_the_server_declares_it(declared: str) -> None:
     """Crawlers detect XHTML by its namespace, but browsers read it as HTML if the server says so."""

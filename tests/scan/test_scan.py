@@ -20,7 +20,6 @@ from catalogue.cdx.lines import COLUMNS
 from catalogue.demo import LoopbackServer
 from catalogue.errors import NotFound, NotHarvested, TooExpensive
 from catalogue.settings import Settings
-from tests.support.amounts import in_part, in_soak
 from tests.support.catalogues import catalogue_in
 
 UNLIMITED: dict[str, Any] = {"max_requests": 10**6, "max_bytes": 10**12}
@@ -111,7 +110,7 @@ CONDITIONS = [
 ]
 
 
-@in_part(5)
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize(("condition", "share"), CONDITIONS, ids=lambda value: str(value)[:60])
 def test_conditions_save_requests_and_bytes(
     counted: Counted, everything: tuple[int, int, pl.DataFrame], condition: pl.Expr, share: float
@@ -260,7 +259,7 @@ print(lazy.filter(pl.col("fetch_status") == 200).head(3).collect(engine="streami
 """
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_process_ends_normally_while_polars_reads_ahead(harvested_data: Path, mirror: Path) -> None:
     ran = run([sys.executable, "-c", EARLY, harvested_data, mirror], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "3\n", "")

@@ -17,7 +17,7 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture, capture_of, format_timestamp
 from catalogue.records.record import read_record
 from catalogue.server.archived_pages import link, parse_url
-from tests.support.amounts import in_part, part_of
+from tests.support.amounts import part_of
 from tests.support.archives import digest
 from tests.support.catalogues import harvested_in
 from tests.support.crawls import ABSENT, CRAWL, write_manifest
@@ -160,7 +160,7 @@ def test_text_form_and_warc_form(hostile: str) -> None:
     assert gzip.decompress(got.body).startswith(b"WARC/1.0")
 
 
-@in_part(4)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_metadata_form(hostile: str, name: str) -> None:
     got = page(hostile, name, "meta_")

@@ -12,7 +12,6 @@ import pytest
 from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.settings import Settings
-from tests.support.amounts import in_soak
 from tests.support.browsers import open_chromium, waiting, without_browser
 from tests.support.catalogues import harvested_in
 from tests.support.crawls import CRAWL, crawl_of, index_path, table
@@ -77,7 +76,7 @@ def run(browser: Any, script: str) -> Any:
     return browser.execute_script(script)
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_keyboard_reaches_everything_and_searches(browser: Any, site: str, crawl: str) -> None:
     browser.get(f"{site}/{crawl}/")
     browser.switch_to.active_element.send_keys(TAB)
@@ -111,7 +110,7 @@ def test_keyboard_reaches_everything_and_searches(browser: Any, site: str, crawl
     assert browser.find_element("name", "limit").get_attribute("value") == "1000"
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_shows_progress_of_a_harvest_and_then_the_answer(chromium: Any, on_demand: tuple[str, Gate]) -> None:
     address, gate = on_demand
     look(chromium, TELEPHONE, "light")
@@ -147,7 +146,7 @@ OWN = [
 ]
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_pages_fit_and_do_not_violate_wcag(chromium: Any, site: str, crawl: str, on_demand: tuple[str, Gate]) -> None:
     address, gate = on_demand
     axe = Path(str(AXE)).read_text(encoding="utf-8")

@@ -19,7 +19,6 @@ from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.demo import LoopbackServer
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from tests.support.amounts import in_soak
 from tests.support.cdx_oracle import Capture, read_captures
 from tests.support.serving import serving
 
@@ -93,7 +92,7 @@ def toolkit(base: str, tmp_path_factory: pytest.TempPathFactory) -> Toolkit:
     return Toolkit(base, tmp_path_factory.mktemp("toolkit"))
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_cdx_toolkit_reads_all_crawls_and_pages_filters_and_limits(
     toolkit: Toolkit, mirror: Path, captures: dict[str, list[Capture]], crawl: str
 ) -> None:

@@ -24,7 +24,6 @@ from catalogue.settings import Settings
 from catalogue.surt.interval import EVERYTHING, KeyInterval, covers, merge
 from catalogue.surt.pattern import parse_pattern
 from tests.read.test_answers import scanned
-from tests.support.amounts import in_part
 from tests.support.catalogues import catalogue_in
 from tests.support.crawls import CRAWL, crawl_of, table
 
@@ -90,7 +89,7 @@ def reading(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.Te
         yield cat
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("url", ["*.nosuch.example", "example.com/*", "*.example.com", "*.com"])
 def test_pages_are_complete_and_do_not_change_while_page_indexes_are_fetched(
     reading: Catalogue, all_rows: pa.Table, url: str

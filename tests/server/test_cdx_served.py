@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.zipnum import VARIABLE, programs, pywb, write_cluster
-from tests.support.amounts import in_part, part_of
+from tests.support.amounts import part_of
 from tests.support.cdx_exchanges import EXCHANGES, Exchange, Reply, find_error, send
 from tests.support.cdx_known import Known, known_of, oracle_of
 from tests.support.cdx_oracle import Oracle, Page
@@ -27,7 +27,7 @@ def pages_of() -> dict[str, list[Page]]:
     return {}
 
 
-@in_part(5)
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
 def test_answers_by_every_rule(
     exchange: Exchange, base: str, oracle: Oracle, known: Known, pages_of: dict[str, list[Page]]

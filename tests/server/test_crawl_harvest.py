@@ -21,7 +21,7 @@ from catalogue.server.crawl_harvest import OnDemandHarvester
 from catalogue.session import Session
 from catalogue.settings import Settings
 from tests.server.conftest import requests
-from tests.support.amounts import EXAMPLES, in_part
+from tests.support.amounts import EXAMPLES
 from tests.support.catalogues import harvested_in
 from tests.support.crawls import crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind, Request, only
@@ -167,7 +167,7 @@ def test_incomplete_answers_have_a_header(servers: tuple[str, str], crawl: str) 
         assert f"files of {crawl}, crawldiagnostics, are not harvested" in answer.headers["catalogue-incomplete"]
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("path", [path for path in PATHS if "/plan" not in path])
 def test_every_api_of_a_strict_server_refuses_incomplete_answers(
     servers: tuple[str, str], crawl: str, whole_crawls: list[str], path: str
@@ -326,7 +326,7 @@ def on_demand(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> I
         yield address, messages
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(("path", "crawl"), [each for each in CRAWL_OF_PATH.items() if "/plan" not in each[0]])
 def test_every_api_harvests_listed_crawls_only(on_demand: tuple[str, SimpleQueue[str]], path: str, crawl: str) -> None:
     address, messages = on_demand

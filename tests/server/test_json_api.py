@@ -19,7 +19,7 @@ from catalogue.demo import LoopbackServer, Miniature
 from catalogue.selection import stored_crawls
 from catalogue.server.application import application
 from catalogue.settings import Settings, package_version
-from tests.support.amounts import COMPLETE, EXAMPLES, in_soak
+from tests.support.amounts import COMPLETE, EXAMPLES
 from tests.support.catalogues import harvested_in
 from tests.support.cdx_indexes import make_index, replace_index
 from tests.support.crawls import CRAWL, crawl_of, table
@@ -228,7 +228,7 @@ def test_serves_its_document(address: str) -> None:
             Draft202012Validator(parameter["schema"]).validate(example)
 
 
-@in_soak
+@pytest.mark.in_soak
 @pytest.mark.timeout(3600)  # with many requests
 def test_answers_agree_with_the_document(miniature: Miniature, tmp_path: Path) -> None:
     """Schemathesis sends what the document allows and forbids; see https://schemathesis.readthedocs.io/."""

@@ -24,7 +24,6 @@ from catalogue.server.service import Service
 from catalogue.settings import Settings
 from catalogue.surt.interval import EVERYTHING
 from tests.server.conftest import INDEXES, requests
-from tests.support.amounts import in_part, in_soak
 from tests.support.catalogues import harvested_in
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import FaultServer
@@ -75,7 +74,7 @@ def test_answers_are_the_same_bytes(servers: tuple[str, str, str], crawl_and_url
             assert other == expected, path
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("index", ["columnar", "cdx"])
 def test_repeated_requests_read_nothing(
     by_index: Path, logged: tuple[FaultServer, Settings], crawl_and_urls: tuple[str, list[str]], index: str
@@ -94,7 +93,7 @@ def test_repeated_requests_read_nothing(
         assert not source.log
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_other_urls_of_a_block_read_nothing(
     by_index: Path, logged: tuple[FaultServer, Settings], crawl_and_urls: tuple[str, list[str]]
 ) -> None:
@@ -121,7 +120,7 @@ def test_changes_of_the_store_are_seen(settings: Settings, tmp_path: Path) -> No
         assert get(address, path).status == 404
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("index", ["columnar", "cdx"])
 def test_memory_is_limited(
     by_index: Path, whole_settings: Settings, crawl_and_urls: tuple[str, list[str]], index: str

@@ -15,7 +15,6 @@ from catalogue.demo import LoopbackServer
 from catalogue.server.monitoring import BOUNDS, CLASSES, COUNTED, STATE, Figures, bound_of
 from catalogue.server.service import Service
 from catalogue.settings import STORE_NAME, Settings, package_version
-from tests.support.amounts import in_part
 from tests.support.metrics import ANSWERS, answers, counted, samples
 from tests.support.serving import get, running, served_from, serving_harvested
 from tests.support.web_pages import page
@@ -24,7 +23,7 @@ base = pytest.fixture(scope="module")(serving_harvested)
 PRODUCTION = (Path(__file__).parents[2] / "docs/how-to/production.md").read_text(encoding="utf-8")
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     ("method", "target", "route", "status"),
     [

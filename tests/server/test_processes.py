@@ -13,7 +13,6 @@ import pytest
 
 import catalogue
 from catalogue.settings import Settings
-from tests.support.amounts import in_soak
 from tests.support.commands import Command, wait_until
 from tests.support.metrics import samples
 from tests.support.processes import children
@@ -50,7 +49,7 @@ def assert_imported_little(number: int) -> None:
     assert "pandas" not in libraries
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_interrupt_on_a_terminal_prints_no_traceback(asking: Command) -> None:
     """All processes receive it; the second one is still importing."""
     with asking.start_anew("serve", "--port", "0", "--workers", "2") as process:

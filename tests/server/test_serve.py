@@ -27,7 +27,6 @@ from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.surt import url_surtkey
 from tests.server.test_processes import started
-from tests.support.amounts import in_part, in_soak
 from tests.support.catalogues import harvested_in
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of
@@ -101,7 +100,7 @@ def test_allows_other_origins_and_all_their_headers(base: str, crawl: str, path:
     assert answer.headers["access-control-allow-headers"] == "x-requested-with,authorization"
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     "path",
     [
@@ -228,7 +227,7 @@ def test_close_waits_for_running_queries_that_equal_ones_share(harvested_data: P
         assert answer.result() == crawl_rows(cat.session)
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_limit_bounds_memory_for_half_a_million_captures(tmp_path: Path) -> None:
     count, url = 510_000, f"https://example.com/{'x' * 50}"
     same = pa.array(np.zeros(count, np.int32))

@@ -19,7 +19,6 @@ import pytest
 from catalogue.server.service import Service
 from catalogue.settings import Settings
 from tests.server.test_processes import assert_imported_little, started
-from tests.support.amounts import in_soak
 from tests.support.commands import Command
 from tests.support.serving import get, running
 from tests.support.web_pages import serving_site
@@ -130,7 +129,7 @@ def test_closes_connections_without_complete_head(harvested_data: Path, settings
         assert b" 200 OK" in answered.recv(1 << 16)
 
 
-@in_soak
+@pytest.mark.in_soak
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process are set on Linux alone")
 def test_raises_limit_of_open_files_and_replaces_connections_at_it(asking: Command, crawl: str) -> None:
     """1,500 silent connections to a server that may open 1,024 files. After a failed accept it tries again."""

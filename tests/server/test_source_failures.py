@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from catalogue.settings import Settings
-from tests.support.amounts import in_part, in_soak
 from tests.support.catalogues import harvested_in
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.faults import Fault, FaultServer, Kind
@@ -27,7 +26,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return crawl_of(tmp_path_factory.mktemp("large"), *of_files, row_group_size=1500), keys
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_streams_parts(large: tuple[Path, list[str]], tmp_path: Path) -> None:
     mirror, keys = large
     path = f"/{CRAWL}-index?url=*&pageSize=1000&fl=urlkey&output=text"
@@ -42,7 +41,7 @@ def test_streams_parts(large: tuple[Path, list[str]], tmp_path: Path) -> None:
         assert get(address, f"{path}&limit=17000").text.splitlines() == keys[:17_000]
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     ("fault", "least"),
     [(Fault(Kind.BLOCKED), 200), (Fault(Kind.RETRY_AFTER, retry_after=90), 60), (Fault(Kind.DISCONNECT), 1)],

@@ -19,7 +19,6 @@ from catalogue.demo import LoopbackServer
 from catalogue.selection import crawl_list
 from catalogue.server.web_pages import POLICY
 from catalogue.settings import Settings
-from tests.support.amounts import in_soak
 from tests.support.catalogues import harvested_in
 from tests.support.crawls import CRAWL, crawl_of, index_path, table
 from tests.support.serving import get, serving
@@ -157,7 +156,7 @@ def test_plans_but_does_not_read_expensive_queries(harvested_data: Path, setting
     assert "Received from the source 0 B" in spent
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_repeated_queries_use_the_cache(server: LoopbackServer, tmp_path: Path, crawl: str) -> None:
     with serving(*harvested_in(tmp_path, server.url, crawl)) as address:
         first, again = (page(search(address, url="example.com", crawl=crawl)) for _ in range(2))

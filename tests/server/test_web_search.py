@@ -14,7 +14,6 @@ from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.formatting import to_json
 from catalogue.selection import stored_crawls
-from tests.support.amounts import in_part, in_soak
 from tests.support.serving import get
 from tests.support.web_pages import page, rows, search, serving_site, terms
 
@@ -111,7 +110,7 @@ def test_json_has_the_captures_of_the_page(given: dict[str, str], site: str, cra
     assert [capture["url"] for capture in found] == [row[1] for row in rows(root)] != []
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_pages_are_complete(site: str, crawl: str) -> None:
     every = rows(page(search(site, url="example.com/*", crawl=crawl, limit=36)))
     assert len(every) == 36
@@ -128,7 +127,7 @@ def test_pages_are_complete(site: str, crawl: str) -> None:
     assert [link.text for link in beyond.all("a") if "page=" in link.attrs["href"]] == ["Previous page"]
 
 
-@in_soak
+@pytest.mark.in_soak
 def test_lists_crawls_to_choose_from(site: str, harvested: Catalogue) -> None:
     stored = stored_crawls(harvested.session)
     listed = [each.attrs["value"] for each in page(get(site)).one("select", id="crawl").all("option")]
@@ -159,7 +158,7 @@ def test_suggests_wider_patterns_without_captures(site: str, crawl: str) -> None
     assert "No capture matches" in page(search(site, url="nobody.example/a/*")).one("main").text
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("field", "text", "status", "message"),
     [

@@ -7,7 +7,6 @@ import pytest
 
 from tests.slow.commands import WRITERS, World, cut_power, fail, kill, world
 from tests.slow.disk import Call, DiskFault, Image, full, missing_tools
-from tests.support.amounts import in_part
 
 pytestmark = pytest.mark.skipif(bool(missing_tools()), reason=str(missing_tools()))
 
@@ -35,7 +34,7 @@ def test_check_takes_no_full_disk_for_damage(made: World) -> None:
     assert (ran.status, "make room" in ran.err) == (74, True), ran
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", ["harvest", "fetch f.warc.gz", "export ducklake"])
 def test_killed_commands_lose_nothing(made: World, name: str) -> None:
     kill(made, WRITERS[name], Random(name))
@@ -51,13 +50,13 @@ def test_commands_killed_before_a_deletion_leave_no_temporary_file(made: World, 
             made.check_again(writer)
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", ["harvest pages", "query parts/", "fetch found"])
 def test_disk_errors_are_reported_with_path_and_cause(made: World, name: str) -> None:
     fail(made, WRITERS[name], Random(name))
 
 
-@in_part(6)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("name", WRITERS)
 def test_power_cuts_lose_no_synced_data(made: World, name: str) -> None:
     for number in range(2):

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.slow import both_indexes, ends, mutations, parsers, traffic
-from tests.support.amounts import in_soak
 from tests.support.sources import TEMPORARY
 from tests.support.synthetic_crawl import SyntheticCrawl, write_synthetic_crawl
 
@@ -39,7 +38,7 @@ def test_answers_are_right_while_three_of_ten_responses_are_faulty(folder: Path)
     assert len({kind.value for kind in TEMPORARY} - figures["faults"].keys()) <= 2  # each is rare
 
 
-@in_soak
+@pytest.mark.in_soak
 @pytest.mark.skipif(sys.platform != "linux", reason="the state of processes is read from /proc")
 @pytest.mark.timeout(400)
 def test_commands_that_end_early_say_so_in_one_line(folder: Path) -> None:

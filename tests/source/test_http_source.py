@@ -17,7 +17,6 @@ import pytest
 from catalogue.errors import ProxyRefused, QueryError, SourceError, SourceUnavailable, Unreachable
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.http import HttpSource, Timeouts
-from tests.support.amounts import in_part
 from tests.support.faults import Fault, FaultServer, Kind, always
 from tests.support.sources import AGENT, BOUNDED, DATA, FILES, PATH, SUFFIX, open_http
 
@@ -146,7 +145,7 @@ def test_timeout_grows_with_the_body() -> None:
         source.get(PATH, SUFFIX)
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("ending", ["", "; del source; gc.collect()"])
 def test_unclosed_source_prints_no_warning(ending: str) -> None:
     """As in the example of the README: a script ends, or a function returns."""

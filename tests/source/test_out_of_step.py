@@ -10,7 +10,6 @@ from catalogue.harvest.tails import FIRST_TAIL_WITH_PAGES
 from catalogue.parquet.footer import USUAL_TAIL
 from catalogue.source.byte_ranges import SuffixRange
 from catalogue.source.http import HttpSource
-from tests.support.amounts import in_part
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, index_path, table
@@ -26,7 +25,7 @@ def written(folder: Path, tail: int = USUAL_TAIL) -> Path:
     return crawl_of(folder, *(table(some, text=text) for some, text in zip(keys, texts, strict=True)))
 
 
-@in_part(5)
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("connections", [1, 3])
 @pytest.mark.parametrize("step", [Step.TWICE, Step.TWICE_SLOWLY, Step.BEHIND])
 @pytest.mark.parametrize("pages", [False, True])

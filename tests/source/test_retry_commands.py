@@ -16,7 +16,6 @@ from catalogue.errors import Blocked, SourceError, SourceUnavailable
 from catalogue.session import Session
 from catalogue.settings import Settings
 from catalogue.source.rate_limit import Clock, Limiter, Policy
-from tests.support.amounts import in_part
 from tests.support.clocks import START, FakeClock
 from tests.support.commands import Command
 from tests.support.crawls import BARE, bare_crawl
@@ -92,7 +91,7 @@ def rows(harvested: Catalogue, crawl: str) -> list[Row]:
     return captures
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("work", "passing"),
     [(harvest, 2), (query, 3), (fetch, 0), (backfill, 1)],
@@ -141,7 +140,7 @@ def test_block_is_probed_twice_and_the_command_can_continue_later(
         assert result == work(cat, crawl, tmp_path / "other", rows)
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", [Kind.SLOW_DOWN, Kind.DISCONNECT])
 def test_commands_give_up_a_host_that_only_fails(kind: Kind, tmp_path: Path) -> None:
     name = "CC-MAIN-2022-05"

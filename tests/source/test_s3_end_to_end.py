@@ -13,13 +13,12 @@ from catalogue.errors import OutputFailed, UnknownCrawl
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support import canaries
-from tests.support.amounts import in_soak
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.forms import FORMS, copied, urls_in
 
 pytestmark = [
-    in_soak,  # the server takes seconds to start; tests.source.test_sources has an S3 server of its own
+    pytest.mark.in_soak,  # the server takes seconds to start; tests.source.test_sources has an S3 server of its own
     # The AWS SDK leaves sockets and event loops to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

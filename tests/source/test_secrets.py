@@ -21,7 +21,6 @@ from catalogue.session import Session
 from catalogue.settings import DEFAULT_SOURCE, Settings, load_settings
 from catalogue.source.observe import hide_credentials
 from tests.support import canaries
-from tests.support.amounts import in_part
 from tests.support.canaries import MARK
 from tests.support.commands import Command
 from tests.support.crawls import BARE, bare_crawl
@@ -228,7 +227,7 @@ def test_commands_follow_no_redirects(
     assert not [exchange for exchange in log if "elsewhere" in exchange.path]
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1", "2130706433", "0x7f.1"])
 def test_commands_contact_only_the_named_host(host: str, command: Command, mirror: Path) -> None:
     """A named host is contacted over ``http://``, too; unusual spellings of addresses are errors or the same host."""

@@ -18,7 +18,6 @@ from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.open import open_source
 from catalogue.source.rate_limit import Policy
 from catalogue.source.retry import PoliteSource, get_tail
-from tests.support.amounts import in_part
 from tests.support.answers import GOOD, TimedHost
 from tests.support.clocks import FakeClock
 from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, first, on_suffixes, seeded
@@ -69,7 +68,7 @@ def test_requests_above_the_limit_of_the_first_host_go_to_the_next(
         assert (source.url, source.connections) == (server.url, 64)
 
 
-@in_part(3)  # each kind of one of the three, since their number is not divisible by 3
+@pytest.mark.in_part(3)  # each kind of one of the three, since their number is not divisible by 3
 @pytest.mark.parametrize("kind", PROMPT, ids=lambda kind: kind.value)
 @pytest.mark.parametrize("faulty", ["first", "redirecting", "signed"])
 def test_one_faulty_host_costs_two_requests(faulty: str, kind: Kind, tmp_path: Path) -> None:

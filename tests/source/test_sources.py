@@ -26,7 +26,6 @@ from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
 from catalogue.source.s3 import S3Source
-from tests.support.amounts import in_part
 from tests.support.faults import FaultServer
 from tests.support.read_only import as_nobody
 from tests.support.sources import (
@@ -74,7 +73,7 @@ def source(request: pytest.FixtureRequest) -> Iterator[Source]:
             yield opened.source
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("requested", "start", "end"),
     [
@@ -136,7 +135,7 @@ def test_request_headers(served: Served) -> None:
     assert {exchange.connection for exchange in log} == {0}  # the connection is reused
 
 
-@in_part(2)
+@pytest.mark.in_part(2)
 def test_works_in_threads_and_inside_a_running_event_loop(served: Served) -> None:
     async def in_a_notebook() -> bytes:
         return served.source.get(PATH, SUFFIX).body

@@ -24,7 +24,6 @@ from catalogue.settings import Settings
 from catalogue.source.http import HttpSource, Timeouts
 from catalogue.source.open import open_source
 from catalogue.source.retry import PoliteSource
-from tests.support.amounts import in_part, in_soak
 from tests.support.clocks import FakeClock
 from tests.support.faults import FaultServer
 from tests.support.sources import DATA, FILES, SUFFIX
@@ -102,7 +101,7 @@ def opened(url: str) -> PoliteSource:
     return open_source(url, Settings(contact="me@example.org"), clock=FakeClock())
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"])
 def test_honours_certificate_variables(
     server: FaultServer, good: Identity, variable: str, monkeypatch: pytest.MonkeyPatch
@@ -114,7 +113,7 @@ def test_honours_certificate_variables(
     assert server.requests == 2
 
 
-@in_soak
+@pytest.mark.in_soak
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the file names of such folders")
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "SSL_CERT_DIR"])
 def test_honours_certificate_folders(
@@ -198,7 +197,7 @@ def test_plain_answers_to_tls_are_named_after_a_few_attempts() -> None:
         thread.join()
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
 @pytest.mark.parametrize("content", [None, b"", b"no certificates"])
 def test_rejects_unreadable_certificate_files(

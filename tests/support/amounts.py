@@ -11,10 +11,6 @@ EXAMPLES = int(os.environ.get("CATALOGUE_TEST_EXAMPLES", "10"))
 """Random inputs of a test."""
 COMPLETE = EXAMPLES > 100
 """Whether everything runs."""
-in_part = pytest.mark.in_part
-"""The first of a test's parameters, and each n-th after it, run in ``make test``."""
-in_soak = in_part(None)
-"""The test runs in ``make soak`` only."""
 
 
 def part_of(values: Iterable[Any], every: int = 2) -> list[Any]:
@@ -27,12 +23,11 @@ def leave_for_soak(items: list[pytest.Item]) -> list[pytest.Item]:
     places: Counter[str] = Counter()
     removed = []
     for item in items if not COMPLETE else ():
-        if mark := item.get_closest_marker("in_part"):
-            (every,) = mark.args
-            test = item.nodeid.partition("[")[0]
-            if every is None or places[test] % every:
-                removed.append(item)
-            places[test] += 1
+        test = item.nodeid.partition("[")[0]
+        every = item.get_closest_marker("in_part")
+        if item.get_closest_marker("in_soak") or (every and places[test] % every.args[0]):
+            removed.append(item)
+        places[test] += 1
     without = {*removed}
     items[:] = [item for item in items if item not in without]
     return removed

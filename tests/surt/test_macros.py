@@ -15,7 +15,6 @@ from catalogue.surt import url_surtkey
 from catalogue.surt.interval import KeyInterval, covers
 from catalogue.surt.macros import MACROS
 from catalogue.surt.pattern import parse_pattern
-from tests.support.amounts import in_part
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +134,7 @@ def test_keys_equal_python(sql: duckdb.DuckDBPyConnection, url: str) -> None:
         assert key == url_surtkey(url)
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("pattern", PLAIN)
 def test_accepts_plain_patterns(sql: duckdb.DuckDBPyConnection, pattern: str) -> None:
     assert alike(sql, pattern)
@@ -143,7 +142,7 @@ def test_accepts_plain_patterns(sql: duckdb.DuckDBPyConnection, pattern: str) ->
         assert made(sql, f"surt_key({literal(pattern)})") == url_surtkey(pattern)
 
 
-@in_part(3)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("pattern", NOT_PLAIN)
 def test_rejects_what_sql_cannot_convert(sql: duckdb.DuckDBPyConnection, pattern: str) -> None:
     assert not alike(sql, pattern)
