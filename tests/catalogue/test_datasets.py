@@ -21,8 +21,9 @@ from catalogue.surt.interval import covers
 from catalogue.surt.pattern import Keys, parse_key_pattern
 from tests.support.amounts import EXAMPLES
 from tests.support.archives import URL, warc
+from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
-from tests.support.hosts import CRAWLS, host_keys, host_tables, opened
+from tests.support.hosts import CRAWLS, host_keys, host_tables
 
 hosts = pytest.fixture(scope="module")(host_tables)
 
@@ -30,11 +31,10 @@ hosts = pytest.fixture(scope="module")(host_tables)
 @pytest.fixture(scope="module")
 def stored(hosts: tuple[Path, pa.Table], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with all of the dataset; to be copied."""
-    data = tmp_path_factory.mktemp("stored") / "data"
-    with opened(data, hosts[0]) as cat:
+    with catalogue_in(tmp_path_factory.mktemp("stored"), hosts[0], table="hosts") as cat:
         cat.define("surt_host_name", manifest="hosts.paths.gz")
         cat.harvest()
-    return data
+        return cat.session.folder
 
 
 def test_list_of_an_older_version_counts_as_not_stored(
@@ -42,7 +42,7 @@ def test_list_of_an_older_version_counts_as_not_stored(
 ) -> None:
     """Older versions skipped lines for which a list is refused now."""
     copytree(stored, tmp_path / "data")
-    with opened(tmp_path / "data", hosts[0]) as cat:
+    with catalogue_in(tmp_path, hosts[0], table="hosts") as cat:
         document = cat.session.store.get("documents", "hosts.paths.gz")
         assert document
         odd = gzip.compress(gzip.decompress(document.data) + b"https://other.example/file\n")
@@ -79,8 +79,8 @@ def test_pruned_query_equals_full_scan(tmp_path: Path, hosts: tuple[Path, pa.Tab
     different = sorted(set(keys))
     chance = random.Random(7)
     with (
-        opened(copytree(stored, tmp_path / "data"), folder) as plain,
-        opened(copytree(stored, tmp_path / "other"), folder) as backfilled,
+        catalogue_in(tmp_path, folder, data=copytree(stored, tmp_path / "data"), table="hosts") as plain,
+        catalogue_in(tmp_path, folder, data=copytree(stored, tmp_path / "other"), table="hosts") as backfilled,
     ):
         backfilled.backfill().run()
         found_something = 0
@@ -108,7 +108,8 @@ def test_pruned_query_equals_full_scan(tmp_path: Path, hosts: tuple[Path, pa.Tab
 
 def test_orders_by_key_and_crawl(tmp_path: Path, hosts: tuple[Path, pa.Table], stored: Path) -> None:
     folder, every = hosts
-    with opened(copytree(stored, tmp_path / "data"), folder) as cat:
+    copytree(stored, tmp_path / "data")
+    with catalogue_in(tmp_path, folder, table="hosts") as cat:
         found = cat.captures("*", columns=["surt_host_name"], ordered=True).to_arrow()
         requested = every.sort_by([("surt_host_name", "ascending"), ("crawl", "ascending")])
         assert found.column("surt_host_name").to_pylist() == requested.column("surt_host_name").to_pylist()
@@ -121,7 +122,7 @@ def test_accepts_any_name_of_the_key_column(tmp_path: Path) -> None:
     rows = pa.table({'odd "key"': [f"{n:03}" for n in range(100)], "crawl": range(100)})
     (tmp_path / "source" / "deep").mkdir(parents=True)
     pq.write_table(rows, tmp_path / "source" / "deep" / "a+b=c,d@e~f", row_group_size=10)
-    with opened(tmp_path / "data", tmp_path / "source", "mine") as cat:
+    with catalogue_in(tmp_path, tmp_path / "source", table="mine") as cat:
         cat.define('odd "key"', paths=["deep/a+b=c,d@e~f"])
         cat.harvest()
         assert cat.requests == 1
@@ -139,7 +140,7 @@ def test_reads_a_dataset_of_urls_without_subsets(tmp_path: Path, mirror: Path, w
     copy = tmp_path / "source" / "eot" / "crawl=EOT-2020" / "part-0.parquet"
     copy.parent.mkdir(parents=True)
     copy.write_bytes(path.read_bytes())
-    with opened(tmp_path / "data", tmp_path / "source", "eot") as cat:
+    with catalogue_in(tmp_path, tmp_path / "source", table="eot") as cat:
         cat.define("url_surtkey", paths=["eot/crawl=EOT-2020/part-0.parquet"])
         cat.harvest("EOT-2020")
         every = pq.ParquetFile(path).read(columns=["url", "fetch_time"])
@@ -162,7 +163,7 @@ def test_reads_a_dataset_of_urls_without_subsets(tmp_path: Path, mirror: Path, w
 
 def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:
     folder, _ = hosts
-    with opened(tmp_path, folder) as cat:
+    with catalogue_in(tmp_path, folder, table="hosts") as cat:
         with pytest.raises(NotHarvested, match="no dataset hosts in"):
             cat.captures("*")
         definitions: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -200,10 +201,10 @@ def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table
         assert cat.captures("*", crawls="all").plan.missing == ()
         cat.define("surt_host_name", paths=[f"hosts/crawl={CRAWLS[1]}/part-{n}.parquet" for n in (0, 1, 3)])
         assert "1 of the 3 files" in cat.captures("*", crawls="all").plan.missing[0]  # although 3 were stored
-    with opened(tmp_path, folder, None) as index, pytest.raises(QueryError, match="another table"):
+    with catalogue_in(tmp_path, folder) as index, pytest.raises(QueryError, match="another table"):
         index.define("surt_host_name", manifest="hosts.paths.gz")
     with pytest.raises(QueryError, match="not a valid name of a dataset"):
-        opened(tmp_path, folder, "../hosts")
+        catalogue_in(tmp_path, folder, table="../hosts")
 
 
 def test_commands_take_a_dataset(tmp_path: Path, hosts: tuple[Path, pa.Table]) -> None:

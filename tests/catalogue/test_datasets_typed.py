@@ -1,23 +1,21 @@
 """Datasets other than Common Crawl's index: patterns, path lists, definitions and column types."""
 
 import gzip
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from catalogue import Catalogue, Match, QueryError
+from catalogue import Match, QueryError
 from catalogue.commoncrawl.datasets import Dataset, dataset_from_json, define_dataset, parse_path_list, path_columns
 from catalogue.errors import BadManifest, FormatError, UnknownCrawl
 from catalogue.surt.pattern import Keys, parse_key_pattern
 from tests.support.commands import Command
-from tests.support.hosts import opened
+from tests.support.footers import write
+from tests.support.own_tables import dataset_of
 
 
 def test_parses_patterns_of_hosts() -> None:
@@ -97,22 +95,13 @@ def test_definition_json_roundtrip() -> None:
             dataset_from_json(bad)
 
 
-def types_of(folder: Path, name: str, **columns: pa.Array) -> None:
+def keyed(name: str, **columns: pa.Array) -> bytes:
+    """Return a file of columns, with keys that begin with a name."""
     length = len(next(iter(columns.values())))
-    rows = pa.table({"k": [f"{name}{n:02}" for n in range(length)], **columns})
-    (folder / "t").mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, folder / "t" / name)
+    return write(pa.table({"k": [f"{name}{n:02}" for n in range(length)], **columns}))
 
 
-@contextmanager
-def harvested(folder: Path, *paths: str) -> Iterator[Catalogue]:
-    with opened(folder / "data", folder / "source", "t") as cat:
-        cat.define("k", paths=paths)
-        cat.harvest()
-        yield cat
-
-
-def test_filters_compare_by_column_type(tmp_path: Path) -> None:
+def test_filters_compare_by_column_type() -> None:
     times = [datetime(2022, 1, day, 3, 4, 5, 678901) for day in (1, 2, 10)]  # noqa: DTZ001 - naive on purpose
     columns: dict[str, pa.Array] = {
         "price": pa.array([Decimal("1.40"), Decimal("1.44"), Decimal("12.00")], pa.decimal128(7, 2)),
@@ -126,8 +115,7 @@ def test_filters_compare_by_column_type(tmp_path: Path) -> None:
         "half": pa.array([0.5, 1.5, float("nan")], pa.float16()),
         "raw": pa.array([b"\xff", b"", None]),
     }
-    types_of(tmp_path / "source", "a", **columns)
-    with harvested(tmp_path, "t/a") as cat:
+    with dataset_of({"t/a": keyed("a", **columns)}) as cat:
         found = cat.captures("*").to_arrow()
         assert int(cat.captures("*").to_pandas()["known"][2]) == 2**64 - 1
         kinds = {"small": pa.int64(), "half": pa.float32()}
@@ -142,19 +130,13 @@ def test_filters_compare_by_column_type(tmp_path: Path) -> None:
             assert len(duckdb.from_arrow(found).filter(where).fetchall()) == expected, where
 
 
-def test_schema_is_the_same_for_every_query(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    types_of(
-        source, "a", n=pa.array([1, 2]), d=pa.array([Decimal("1.5"), None], pa.decimal128(3, 1)), t=pa.array(["x", "y"])
-    )
-    types_of(
-        source,
-        "b",
-        n=pa.array(["01", "2"]),
-        d=pa.array([Decimal("1.25"), None], pa.decimal128(5, 2)),
-        u=pa.array([1, 2]),
-    )
-    with harvested(tmp_path, "t/a", "t/b") as cat:
+def test_schema_is_the_same_for_every_query() -> None:
+    shorter, longer = (pa.array([Decimal("1.5"), None], pa.decimal128(*digits)) for digits in ((3, 1), (5, 2)))
+    files = {
+        "t/a": keyed("a", n=pa.array([1, 2]), d=shorter, t=pa.array(["x", "y"])),
+        "t/b": keyed("b", n=pa.array(["01", "2"]), d=longer, u=pa.array([1, 2])),
+    }
+    with dataset_of(files) as cat:
         schemas = {str(cat.captures(text).to_arrow().schema) for text in ("*", "a*", "b*", "none")}
         assert len(schemas) == 1
         assert cat.captures("*").to_arrow().schema.field("d").type == pa.decimal128(5, 2)
@@ -162,13 +144,14 @@ def test_schema_is_the_same_for_every_query(tmp_path: Path) -> None:
         assert cat.captures("a*", columns=["u"]).to_arrow().column("u").null_count == 2
 
 
-def test_null_columns_take_the_type_of_other_files(tmp_path: Path) -> None:
-    source = tmp_path / "source"
+def test_null_columns_take_the_type_of_other_files() -> None:
     none = pa.nulls(2)
     times = pa.array([datetime(2022, 1, day) for day in (1, 2)], pa.timestamp("us", "UTC"))  # noqa: DTZ001 - of Arrow's zone
-    types_of(source, "a", t=none, n=pa.array([1, 2]), d=none, empty=none)
-    types_of(source, "b", t=times, n=none, d=pa.array([Decimal("1.5"), None]), empty=none)
-    with harvested(tmp_path, "t/a", "t/b") as cat:
+    files = {
+        "t/a": keyed("a", t=none, n=pa.array([1, 2]), d=none, empty=none),
+        "t/b": keyed("b", t=times, n=none, d=pa.array([Decimal("1.5"), None]), empty=none),
+    }
+    with dataset_of(files) as cat:
         found = cat.captures("*").to_arrow()
         kinds = {"k": pa.string(), "t": times.type, "n": pa.int64(), "d": pa.decimal128(2, 1), "empty": pa.string()}
         assert {field.name: field.type for field in found.schema} == kinds
@@ -178,10 +161,9 @@ def test_null_columns_take_the_type_of_other_files(tmp_path: Path) -> None:
             assert cat.captures("*", where=where).count() == count, where
 
 
-def test_rejects_filters_on_columns_that_differ_in_case(tmp_path: Path) -> None:
-    types_of(tmp_path / "source", "a", Status=pa.array([200, 404]))
-    types_of(tmp_path / "source", "b", status=pa.array([200, 404]))
-    with harvested(tmp_path, "t/a", "t/b") as cat:
+def test_rejects_filters_on_columns_that_differ_in_case() -> None:
+    statuses = pa.array([200, 404])
+    with dataset_of({"t/a": keyed("a", Status=statuses), "t/b": keyed("b", status=statuses)}) as cat:
         assert cat.captures("*").to_arrow().schema.names == ["k", "Status", "status"]
         with pytest.raises(QueryError, match="the columns Status and status differ only in letter case"):
             cat.captures("*", where="status = 200")
@@ -191,9 +173,10 @@ def test_writes_dates_decimals_and_nan_as_json(tmp_path: Path) -> None:
     moment = pa.array([datetime(2022, 1, 2, 3, 4, 5, 600000)], pa.timestamp("us"))  # noqa: DTZ001 - naive on purpose
     price = pa.array([Decimal("1.40")], pa.decimal128(7, 2))
     none = pa.array([float("nan")])
-    types_of(tmp_path / "source", "a", moment=moment, price=price, none=none, day=pa.array([date(2022, 1, 2)]))
-    command = Command(tmp_path / "data", str(tmp_path / "source"), tmp_path)
-    assert command("harvest", "--table", "t", "--key", "k", "t/a").status == 0
+    file = keyed("a", moment=moment, price=price, none=none, day=pa.array([date(2022, 1, 2)]))
+    (tmp_path / "file").write_bytes(file)
+    command = Command(tmp_path / "data", str(tmp_path), tmp_path)
+    assert command("harvest", "--table", "t", "--key", "k", "file").status == 0
     (row,) = command("query", "*", "--table", "t").json_lines()
     assert row == {
         "k": "a00",
@@ -205,14 +188,9 @@ def test_writes_dates_decimals_and_nan_as_json(tmp_path: Path) -> None:
     assert command("query", "*", "--table", "t", "--format", "csv").status == 0
 
 
-def test_harvests_crawls_and_subsets_of_paths(tmp_path: Path) -> None:
-    source = tmp_path / "source"
+def test_harvests_crawls_and_subsets_of_paths() -> None:
     paths = ["a/crawl=CC-MAIN-2012/subset=train/f", "a/crawl=X/subset=warc/f", "a/mycrawl=X/crawl=Y/subset=b/f"]
-    for number, path in enumerate(paths):
-        (source / path).parent.mkdir(parents=True)
-        pq.write_table(pa.table({"k": [f"k{number}"]}), source / path)
-    with opened(tmp_path / "data", source, "t") as cat:
-        cat.define("k", paths=paths)
+    with dataset_of({path: write(pa.table({"k": [f"k{number}"]})) for number, path in enumerate(paths)}) as cat:
         cat.harvest()
         found = cat.captures("*").to_arrow().to_pylist()
         assert sorted((row["k"], row["crawl"], row["subset"]) for row in found) == [
@@ -237,22 +215,13 @@ def test_harvests_crawls_and_subsets_of_paths(tmp_path: Path) -> None:
         assert cat.captures("*").count() == 1  # unlisted files are forgotten
 
 
-def test_file_columns_and_path_columns_may_share_names(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    for path, columns in [
-        ("e/f", {"k": ["a", "b"], "crawl": [1, 2]}),
-        ("e/g", {"k": ["c", "d"]}),
-        ("c/crawl=Z/f", {"crawl": ["p", "q"], "n": [1, 2]}),
-    ]:
-        (source / path).parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table(columns), source / path)
-    with opened(tmp_path / "data", source, "e") as cat:
-        cat.define("k", paths=["e/f", "e/g"])
-        cat.harvest()
+def test_file_columns_and_path_columns_may_share_names() -> None:
+    one, other = pa.table({"k": ["a", "b"], "crawl": [1, 2]}), pa.table({"k": ["c", "d"]})
+    with dataset_of({"e/f": write(one), "e/g": write(other)}) as cat:
         assert cat.captures("*").to_arrow().column("crawl").to_pylist() == [1, 2, None, None]
         assert cat.captures("*", where="crawl IS NULL").count() == 2
-    with opened(tmp_path / "data", source, "c") as cat:
-        cat.define("crawl", paths=["c/crawl=Z/f"])
+    named = pa.table({"crawl": ["p", "q"], "n": [1, 2]})
+    with dataset_of({"c/crawl=Z/f": write(named)}, key="crawl") as cat:
         cat.harvest()
         assert cat.captures("*").to_arrow().to_pydict() == {"crawl": ["p", "q"], "n": [1, 2]}
         assert cat.captures("*").count() == 2

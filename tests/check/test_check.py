@@ -29,7 +29,6 @@ from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, index_path, table
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
-from tests.support.hosts import opened
 from tests.support.rot import FILES, STORE, cat, commands, flip, flip_value, harvested_crawl, paths, rows, server, sql
 
 __all__ = ["cat", "harvested_crawl", "server"]  # fixtures
@@ -302,7 +301,7 @@ def test_takes_equal_files_of_a_dataset(tmp_path: Path) -> None:
     mirror = crawl_of(tmp_path / "mirror", *[table(["com,a)/", "com,b)/"])] * 3)
     shutil.copy(index_path(mirror, 2), index_path(mirror, 1))
     files = [str(index_path(mirror, number).relative_to(mirror)) for number in range(3)]
-    with opened(tmp_path / "data", mirror, "mine") as cat:
+    with catalogue_in(tmp_path, mirror, table="mine") as cat:
         cat.define("url_surtkey", paths=files)
         assert not [path for outcome in cat.harvest() for path in outcome.failures]
         assert cat.captures("*").count() == 6

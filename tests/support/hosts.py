@@ -8,9 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalogue import Catalogue
-from tests.support.catalogues import catalogue_in
-
 CRAWLS = ["CC-MAIN-2024-10", "CC-MAIN-2024-18"]
 
 
@@ -48,7 +45,3 @@ def host_tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Tabl
     (folder / "hosts.paths.gz").write_bytes(gzip.compress("\n".join(map(str, paths)).encode()))
     rows = pa.concat_tables(tables, promote_options="permissive")
     return folder, rows.select(["hcrank10", "surt_host_name", "average", "only_here", "crawl"])
-
-
-def opened(data: Path, source: Path, table: str | None = "hosts") -> Catalogue:
-    return catalogue_in(data, source, data=data, table=table)
