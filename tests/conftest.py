@@ -258,6 +258,12 @@ def command(mirror: Path, tmp_path: Path) -> Command:
 
 
 @pytest.fixture
+def stored(data: Path, mirror: Path, tmp_path: Path) -> Command:
+    """The command line with a copy of everything harvested, which a test may change."""
+    return Command(data, str(mirror), tmp_path)
+
+
+@pytest.fixture
 def asking(harvested_data: Path, mirror: Path, tmp_path: Path) -> Command:
     """The command line where everything is harvested."""
     return Command(harvested_data, str(mirror), tmp_path)

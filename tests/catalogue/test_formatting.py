@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from shutil import copytree
 
 import numpy as np
 import pytest
@@ -217,9 +216,9 @@ def test_showing_plan_and_captures_reads_nothing(harvested: catalogue.Catalogue)
 
 
 @pytest.fixture
-def own(untaught_data: Path, settings: Settings, tmp_path: Path) -> Iterator[catalogue.Catalogue]:
+def own(data: Path, settings: Settings) -> Iterator[catalogue.Catalogue]:
     """A catalogue whose folder the test may change."""
-    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
+    with catalogue.open(data, settings=settings) as cat:
         yield cat
 
 

@@ -14,9 +14,9 @@ from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.errors import NotArchived, NotFound, TooExpensive
 from catalogue.get_page import GetEstimate
 from tests.support.catalogues import catalogue_in
+from tests.support.cdx_sources import NEWER, OLD, write_crawl
 from tests.support.commands import Command
 from tests.support.faults import FaultServer
-from tests.support.page_crawls import NEWER, OLD, write_crawl
 
 WWW, WWW2 = "https://www.city.example/", "https://www2.city.example/"
 Opened = Callable[..., AbstractContextManager[Catalogue]]

@@ -7,17 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from functools import reduce
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-import catalogue
 from catalogue import Catalogue, IncompleteAnswer, QueryError
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
@@ -27,7 +25,7 @@ from catalogue.query.random_order import RandomOrder, RowGroupId
 from catalogue.session import Session
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.surt.pattern import parse_pattern
-from tests.read.test_answers import random_patterns
+from tests.read.test_answers import Scan, random_patterns
 from tests.support.amounts import EXAMPLES
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
@@ -52,25 +50,17 @@ def row_groups_in_random_order(sizes: Mapping[RowGroupId, int], seed: int) -> li
     return [row[1:] for row in sorted(places)]
 
 
-def fast(server: LoopbackServer, folder: Path, *, cache_size: int) -> Settings:
-    return Settings(
-        source=server.url, cache=folder / "cache", cache_size=cache_size, rate=1e6, contact="me@example.com"
-    )
+FAST: dict[str, Any] = {"rate": 1e6, "contact": "me@example.com"}
+"""Settings with which many requests take no time."""
 
 
 def test_has_only_matching_rows_and_each_once(harvested: Catalogue, all_rows: pa.Table) -> None:
     """Random patterns, conditions and crawls, on every era, sorted or zipped."""
     chance = random.Random(0)
-    keys = all_rows.column("url_surtkey").cast(pa.binary())
-    crawls = ["all", *sorted(pc.unique(all_rows.column("crawl")).to_pylist())]
+    scan, crawls = Scan(all_rows), ["all", *sorted(pc.unique(all_rows.column("crawl")).to_pylist())]
     for text in ["*", "*.com", "*.is", *random_patterns(all_rows, EXAMPLES // 4, 0)]:
         where, crawl, size = chance.choice(CONDITIONS), chance.choice(crawls), chance.choice([1, 5, 40])
-        intervals = parse_pattern(text).intervals
-        inside = [pc.and_(pc.greater_equal(keys, each.start), pc.less(keys, each.end)) for each in intervals]
-        matching = all_rows.filter(reduce(pc.or_, inside))
-        with duckdb.connect() as connection:
-            rows = connection.sql(f"FROM matching WHERE ({where or 'true'}) AND '{crawl}' IN ('all', crawl)")
-            matching = rows.to_arrow_table().select(COLUMNS)
+        matching = scan([parse_pattern(text)], f"({where or 'true'}) AND '{crawl}' IN ('all', crawl)").select(COLUMNS)
         expected = Counter(tuple(row.values()) for row in matching.to_pylist())
         sample = harvested.sample(
             harvested.captures(text, crawls=crawl, columns=COLUMNS, where=where, subsets="all"), size, seed=0
@@ -93,11 +83,10 @@ def test_smaller_sample_is_the_start_of_a_larger_one(harvested: Catalogue, crawl
     assert list(large.columns) == [*COLUMNS, "crawl", "subset"]
 
 
-def test_does_not_depend_on_bounds_that_a_backfill_found(tmp_path: Path, settings: Settings) -> None:
-    settings = replace(settings, source=str(bare_crawl(tmp_path / "mirror")))
-    samples = []
+def test_does_not_depend_on_bounds_that_a_backfill_found(tmp_path: Path) -> None:
+    source, samples = bare_crawl(tmp_path / "mirror"), []
     for _ in range(2):
-        with catalogue.open(tmp_path / "data", settings=settings) as cat:
+        with catalogue_in(tmp_path, source) as cat:
             harvest_footers(cat, BARE)
             samples.append(cat.sample(cat.captures("example.com/1/*", columns="url"), 5, seed=3).to_arrow())
             cat.backfill().run()
@@ -110,7 +99,7 @@ def test_does_not_depend_on_bounds_that_a_backfill_found(tmp_path: Path, setting
 @pytest.mark.parametrize("cache_size", [0, 1 << 30])
 def test_fetches_each_page_once(server: LoopbackServer, tmp_path: Path, crawl: str, cache_size: int) -> None:
     """Many rounds that need the same pages, with and without a permanent cache."""
-    with catalogue.open(tmp_path / "data", settings=fast(server, tmp_path, cache_size=cache_size)) as cat:
+    with catalogue_in(tmp_path, server.url, cache_size=cache_size, **FAST) as cat:
         cat.harvest(crawl)
         captures = cat.captures("*", columns=["url"], where="warc_record_offset % 97 = 0")
         before = len(server.log)
@@ -132,12 +121,11 @@ def test_fetches_each_page_once(server: LoopbackServer, tmp_path: Path, crawl: s
 def test_reads_the_pages_of_drawn_rows_alone(tmp_path: Path) -> None:
     rows = table([f"com,example)/{number:07}" for number in range(200_000)])
     source = crawl_of(tmp_path / "source", rows, data_page_size=200_000, row_group_size=100_000, compression="none")
-    with LoopbackServer(source) as server:
-        settings = replace(fast(server, tmp_path, cache_size=0), bandwidth=1e5, latency=0.001)
-        with catalogue.open(tmp_path / "data", settings=settings) as cat:
-            cat.harvest(CRAWL)
-            plans: list[ReadPlan] = []
-            assert len([*cat.sample(cat.captures("*", columns=["url"], subsets="all"), 6).batches(plans.append)]) == 1
+    options = FAST | {"cache_size": 0, "bandwidth": 1e5, "latency": 0.001}
+    with LoopbackServer(source) as server, catalogue_in(tmp_path, server.url, **options) as cat:
+        cat.harvest(CRAWL)
+        plans: list[ReadPlan] = []
+        assert len([*cat.sample(cat.captures("*", columns=["url"], subsets="all"), 6).batches(plans.append)]) == 1
     assert (plans[0].estimated, plans[1].exact, plans[1].rows, plans[1].chunks) == (True, True, 6, 0)
     assert plans[1].pages <= 12  # one of each column for each row
 
@@ -206,13 +194,12 @@ def test_finds_rare_rows_in_a_few_rounds(
     assert sum(plan.rows for plan in rounds) < 2.2 * 20_000
 
 
-def test_stored_values_spare_row_groups_and_change_no_sample(tmp_path: Path, settings: Settings) -> None:
+def test_stored_values_spare_row_groups_and_change_no_sample(tmp_path: Path) -> None:
     languages = ["isl" if row in {5_005, 5_006, 9_300} else "eng" for row in range(10_000)]
     rows = table([f"com,example)/{row:05}" for row in range(10_000)], content_languages=pa.array(languages))
     chosen = rows.select(["url_surtkey", "url", "content_languages"])
     crawl_of(tmp_path / "mirror", chosen, row_group_size=100, use_dictionary=["content_languages"])
-    settings = replace(settings, source=str(tmp_path / "mirror"), cache_size=0)
-    with catalogue.open(tmp_path / "data", settings=settings) as cat:
+    with catalogue_in(tmp_path, tmp_path / "mirror", cache_size=0) as cat:
         cat.harvest(CRAWL)
         costs, samples = [], []
         for _ in range(2):

@@ -11,10 +11,9 @@ from catalogue import Catalogue, QueryError
 from catalogue.plan.plan import ReadPlan
 from tests.support.archives import HEAD, warc
 from tests.support.catalogues import catalogue_in
-from tests.support.cdx_sources import Archived, write_source
+from tests.support.cdx_sources import NEWER, Archived, write_crawl, write_source
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL
-from tests.support.page_crawls import NEWER, write_crawl
 
 
 @pytest.mark.in_soak

@@ -6,10 +6,9 @@ import pytest
 from benchmarks.cluster import make_list
 from catalogue.cdx.cluster import BlockList, parse_blocks
 from catalogue.cdx.lines import COLUMNS
-from tests.support.block_lists import CRAWL
+from tests.support.block_lists import BLOCKS, CRAWL
 from tests.support.cdx_indexes import CdxIndex, indexes_of
 from tests.support.mirrors import whole_table
-from tests.support.served_lists import BLOCKS
 
 
 @pytest.fixture(scope="package")

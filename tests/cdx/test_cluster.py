@@ -12,9 +12,8 @@ from catalogue.cdx.cluster import BlockList, BlockRead, count_shards, parse_bloc
 from catalogue.errors import BadCdx
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, prefix_interval
-from tests.support.block_lists import CRAWL
+from tests.support.block_lists import BLOCKS, CRAWL, PATH, served
 from tests.support.cdx_indexes import make_index
-from tests.support.served_lists import BLOCKS, PATH, served
 
 FOLDER = f"cc-index/collections/{CRAWL}/indexes"
 LINES = [

@@ -18,9 +18,8 @@ from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.errors import BadCdx, FileChanged
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, prefix_interval
-from tests.support.block_lists import CRAWL
+from tests.support.block_lists import BLOCKS, CRAWL, PATH, served
 from tests.support.cdx_indexes import CdxIndex
-from tests.support.served_lists import BLOCKS, PATH, served
 
 Predicting: TypeAlias = Callable[[BlockList], Predictor]
 

@@ -1,4 +1,4 @@
-"""Lines of a CDX index have the values of the columnar index, in every column that is claimed."""
+"""Lines of a CDX index have the values of the columnar index in every column that is claimed, and are written again."""
 
 import json
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from catalogue.cdx.blocks import FoundLines
 from catalogue.cdx.lines import lines_of
-from catalogue.cdx.rows import captures_of
+from catalogue.cdx.rows import captures_of, written_lines
 from catalogue.errors import BadCdx
 from catalogue.surt.interval import EVERYTHING
 from tests.support.amounts import part_of
@@ -40,9 +40,12 @@ def line(**changes: str | None) -> bytes:
     return b"com,example)/ 20220816185132 " + json.dumps(fields).encode()
 
 
+def found(*lines: bytes) -> FoundLines:
+    return FoundLines(SHARD, 17927, 11, b"".join(text + b"\n" for text in lines))
+
+
 def rows(*lines: bytes) -> list[dict[str, Any]]:
-    found = FoundLines(SHARD, 17927, 11, b"".join(text + b"\n" for text in lines))
-    values: list[dict[str, Any]] = captures_of(CRAWL, [found]).to_pylist()
+    values: list[dict[str, Any]] = captures_of(CRAWL, [found(*lines)]).to_pylist()
     return values
 
 
@@ -243,10 +246,12 @@ FAULTS: dict[str, tuple[bytes, str]] = {
 def test_errors_name_the_line(fault: str) -> None:
     """Few lines, many lines and lines of several batches are parsed in different ways."""
     bad, message = FAULTS[fault]
-    for around in (0, 60, *[600] * (fault in {"cut", "month 13", "two objects"})):
-        with pytest.raises(BadCdx, match=message) as raised:
-            rows(*[line()] * around, bad, *[line()] * around)
-        assert f"{SHARD}, block at byte 17,927, line {11 + around}: " in str(raised.value)
+    for around in (0, 2, 60, *[600] * (fault in {"cut", "month 13", "two objects"})):
+        lines = found(*[line()] * around, bad, *[line()] * around)
+        for read in (lambda lines: captures_of(CRAWL, [lines]), lambda lines: written_lines(CRAWL, lines)):
+            with pytest.raises(BadCdx, match=message) as raised:
+                read(lines)
+            assert f"{SHARD}, block at byte 17,927, line {11 + around}: " in str(raised.value)
 
 
 def test_objects_of_two_lines_are_not_taken_for_each_other() -> None:
@@ -301,3 +306,66 @@ def test_rows_become_the_lines_that_they_were_made_of(indexes: list[CdxIndex], s
             place, fields = text.encode().rsplit(b" {", 1)[0], json.loads(text[text.index(" {") :])
             assert original.startswith(place + b" {")
             assert fields == json.loads(original[original.index(b" {") :])
+
+
+# Lines of blocks are written as their rows are, whether they are converted or not.
+
+
+def test_accepts_days_that_exist_and_no_others() -> None:
+    for day in ("0229", "0230", "0431", "0631", "1131", "0000", "0100", "1301", "0132"):
+        text = line().replace(b" 20220816", f" 2022{day}".encode())
+        with pytest.raises(BadCdx, match="invalid key, time or text"):
+            written_lines(CRAWL, found(text))
+    for stamp in ("20200229000000", "20221231235959", "20220131000000", "20220430120000"):
+        text = line().replace(b"20220816185132", stamp.encode())
+        assert written_lines(CRAWL, found(text)) == [text.decode()]
+
+
+RECORD_ID = "01a0a08b-a7c5-71ea-b0e9-9be8b1fd84cf"
+VALUES = {
+    "url": ["https://example.com/\u00e9", 'a"b', "\\", "", "https://example.com/ x"],
+    "status": ["404", "-", "-1", "0200", "", "x", "99999", "2000"],
+    "length": ["0", "-", "007", "999999999999999"],
+    "offset": ["00", "1"],
+    "filename": [f"common-crawl/{FILE}", FILE.replace("/warc/", "/robotstxt/"), FILE.replace("x.warc", 'x".warc')],
+    "charset": ["", "-", "-x", "\u2028"],
+    "languages": ["eng,fra", "unk"],
+    "mime-detected": ["unk", "-", "unknown/x"],
+    "truncated": ["length"],
+    "redirect": ["https://example.org/\u00fc", "/"],
+    "recordid": [RECORD_ID, RECORD_ID.upper(), RECORD_ID[1:], f'{RECORD_ID[:-1]}"', ""],
+    "nosuch": ["x"],
+}
+
+
+WITH_ID = [
+    dict([*[*FIELDS.items()][:at], ("recordid", RECORD_ID), *[*FIELDS.items()][at:]])
+    for at in (0, 1, len(FIELDS) - 2, len(FIELDS))
+]
+
+
+def test_refuses_a_second_record_id() -> None:
+    twice = line(recordid=RECORD_ID)[:-1] + f', "recordid": "{RECORD_ID}"}}'.encode()
+    with pytest.raises(BadCdx, match="the field recordid occurs twice"):
+        written_lines(CRAWL, found(twice))
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in VALUES.items()}),
+        min_size=1,
+        max_size=6,
+    ),
+    st.booleans(),
+    st.sampled_from([FIELDS, dict(reversed(FIELDS.items())), FIELDS | {"mime": "unk"}, *WITH_ID]),
+)
+def test_lines_are_those_of_their_rows(
+    changes: list[dict[str, str]],
+    ascii_only: bool,  # noqa: FBT001 - given by Hypothesis
+    fields: dict[str, str],
+) -> None:
+    lines = [
+        f"com,example)/ 20220816185132 {json.dumps(fields | change, ensure_ascii=ascii_only)}".encode()
+        for change in changes
+    ]
+    assert written_lines(CRAWL, found(*lines)) == lines_of(captures_of(CRAWL, [found(*lines)]))

@@ -38,9 +38,9 @@ def found(cat: Catalogue) -> list[tuple[str, str]]:
     return [(finding.kind, finding.key) for finding in cat.check().findings]
 
 
-def test_harvested_stores_are_valid_and_checked_by_crawl(untaught_data: Path, mirror: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("data")
+def test_harvested_stores_are_valid_and_checked_by_crawl(mirror: Path, tmp_path: Path) -> None:
     """Of every era."""
-    shutil.copytree(untaught_data, tmp_path / "data")
     with catalogue_in(tmp_path, mirror) as cat:
         cat.captures("*.org", columns=["url"]).to_arrow()
         files = len(cat.files())

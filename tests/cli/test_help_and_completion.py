@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from shutil import copytree
 
 import click
 import pyarrow as pa
@@ -106,11 +105,6 @@ def test_summaries_are_complete_and_options_of_all_commands_in_one_line(tmp_path
 
 
 # ---- completion ----
-@pytest.fixture
-def stored(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
-    return Command(copytree(untaught_data, tmp_path / "data"), str(mirror), tmp_path)
-
-
 def completed(command: Command, line: str, shell: str = "bash") -> list[str]:
     words = line.split(" ")
     ran = command(

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import pyarrow as pa
@@ -87,13 +86,12 @@ def run_python(command: Command, *words: str) -> subprocess.CompletedProcess[str
 @pytest.mark.in_part(4)
 @pytest.mark.parametrize("commands", COMMANDS, ids=lambda commands: " ".join(commands[0][0]))
 def test_commands_import_only_what_they_need(
-    untaught_data: Path, mirror: Path, crawl: str, tmp_path: Path, commands: list[tuple[tuple[str, ...], set[str]]]
+    stored: Command, crawl: str, tmp_path: Path, commands: list[tuple[tuple[str, ...], set[str]]]
 ) -> None:
-    command = Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
     (tmp_path / "urls.txt").write_text("https://example.com/\n")
     pq.write_table(pa.table({"url": ["com,example)/"]}), tmp_path / "urls.parquet")
     run = [[crawl if word == CRAWL else word for word in words] for words, _ in commands]
-    ran = run_python(command, RUN, json.dumps(run))
+    ran = run_python(stored, RUN, json.dumps(run))
     reported = [json.loads(line) for line in ran.stderr.splitlines() if line.startswith("[")]
     for (words, needed), (status, *imported) in zip(commands, reported, strict=True):
         assert status == 0, ran.stderr[-1000:]
@@ -128,11 +126,10 @@ print(json.dumps([done.records, *sys.modules]))
 """
 
 
-def test_rows_are_fetched_without_arrow(untaught_data: Path, mirror: Path, crawl: str, tmp_path: Path) -> None:
-    command = Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
-    asked = command("query", "example.com", "--crawl", crawl, "--limit", "2", "--format", "jsonl")
+def test_rows_are_fetched_without_arrow(stored: Command, crawl: str) -> None:
+    asked = stored("query", "example.com", "--crawl", crawl, "--limit", "2", "--format", "jsonl")
     rows = [json.loads(line) for line in asked.out.splitlines()]
-    ran = run_python(command, FETCH, json.dumps(rows), str(mirror), str(command.data))
+    ran = run_python(stored, FETCH, json.dumps(rows), stored.source, str(stored.data))
     records, *imported = json.loads(ran.stdout)
     assert records == len(rows) > 0
     assert not {"numpy", "pyarrow", "pandas", "duckdb"} & {*imported}

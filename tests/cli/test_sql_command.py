@@ -4,7 +4,6 @@ import csv
 import io
 import re
 from pathlib import Path
-from shutil import copytree
 
 import pyarrow.parquet as pq
 import pytest
@@ -92,19 +91,18 @@ def test_binds_parameters(asking: Command, harvested: catalogue.Catalogue) -> No
     assert asking("sql", "find-key", "--param", f"key={hostile}", "--json").status == 0
 
 
-def test_says_how_to_fill_column_chunks(untaught_data: Path, mirror: Path, settings: Settings, tmp_path: Path) -> None:
-    run = Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
-    crawls = run("sql", "select crawl from crawls where files_harvested > 0", "--format", "csv").out.split()[1:]
+def test_says_how_to_fill_column_chunks(stored: Command, mirror: Path, settings: Settings) -> None:
+    crawls = stored("sql", "select crawl from crawls where files_harvested > 0", "--format", "csv").out.split()[1:]
     for words in (["bytes-by-column"], ["select count(*) from Column_Chunks"]):
-        ran = run("sql", *words, "--json")
+        ran = stored("sql", *words, "--json")
         assert ran.status == 0
         assert f"no rows of {crawls[0]}" in ran.err
         assert "; add --column-chunks CRAWL" in ran.err
-    filled = run("sql", "bytes-by-column", "--json", *(f"--column-chunks={crawl}" for crawl in crawls[1:]))
+    filled = stored("sql", "bytes-by-column", "--json", *(f"--column-chunks={crawl}" for crawl in crawls[1:]))
     assert {row["crawl"] for row in filled.json_lines()} == {*crawls[1:]}
     assert filled.err == ""
-    assert f"no rows of {crawls[0]};" in run("sql", "bytes-by-column").err
-    with catalogue.open(run.data, settings=settings) as cat:
+    assert f"no rows of {crawls[0]};" in stored("sql", "bytes-by-column").err
+    with catalogue.open(stored.data, settings=settings) as cat:
         with pytest.warns(catalogue.IncompleteAnswer, match=f"no rows of {crawls[0]}; column_chunks"):
             cat.sql("from column_chunks")
         rows = cat.column_chunks(crawls[0]).query("row_group == 0 and column_name == 'url'")
@@ -112,7 +110,7 @@ def test_says_how_to_fill_column_chunks(untaught_data: Path, mirror: Path, setti
     file = pq.read_metadata(mirror / row["path"])
     chunk = file.row_group(0).column(file.schema.names.index("url"))
     assert (row["total_compressed_size"], row["codec"]) == (chunk.total_compressed_size, chunk.compression)
-    assert run("sql", "bytes-by-column").err == ""
+    assert stored("sql", "bytes-by-column").err == ""
 
 
 def test_shell_lists_only_public_views(asking: Command) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def command(untaught_data: Path, mirror: Path, tmp_path: Path) -> Command:
-    return Command(Path(shutil.copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
+def command(stored: Command) -> Command:
+    return stored
 
 
 @pytest.fixture

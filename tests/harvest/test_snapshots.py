@@ -11,7 +11,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from random import Random
-from shutil import copytree
 from threading import Thread
 
 import pytest
@@ -182,13 +181,13 @@ def test_pull_waits_for_no_other_process(exported: Path, empty: Catalogue) -> No
 
 
 @pytest.mark.in_soak
-def test_export_writes_only_changed_crawls(untaught_data: Path, settings: Settings, tmp_path: Path) -> None:
+def test_export_writes_only_changed_crawls(data: Path, settings: Settings, tmp_path: Path) -> None:
     place = tmp_path / "snapshot"
 
     def inodes() -> dict[str, int]:
         return {path.stem: path.stat().st_ino for path in place.glob("crawls/*")}
 
-    with catalogue.open(copytree(untaught_data, tmp_path / "data"), settings=settings) as cat:
+    with catalogue.open(data, settings=settings) as cat:
         newest, *_, oldest = crawls = stored_crawls(cat.session)
         cat.export_snapshot(place)
         before = inodes()

@@ -10,8 +10,8 @@ import pytest
 
 from catalogue import Catalogue
 from tests.support.catalogues import catalogue_in
+from tests.support.cdx_sources import NEWER, OLD, write_crawl
 from tests.support.commands import Command
-from tests.support.page_crawls import NEWER, OLD, write_crawl
 
 WWW, WWW2, WWW3 = (f"https://www{number}.city.example/" for number in ("", "2", "3"))
 CAPTURES = {

@@ -1,6 +1,5 @@
 """The layout of key maps: for any bounds, and for files of every era."""
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.surt.interval import KeyInterval, exact_interval, prefix_interval
+from tests.support.catalogues import catalogue_in
 from tests.support.crawls import CRAWL, crawl_of, table
 
 NEARLY = 1e-9
@@ -152,8 +152,8 @@ def test_layout_agrees_with_the_plan_in_every_era(data: Path, settings: Settings
 
 def test_shows_pages_of_stored_page_indexes(tmp_path: Path) -> None:
     rows = table([f"com,example)/{number:06}" for number in range(20_000)])
-    source = Settings(source=str(crawl_of(tmp_path / "m", rows, row_group_size=10_000, data_page_size=8192)))
-    with catalogue.open(tmp_path / "data", settings=replace(source, bandwidth=1e5, cache=tmp_path / "cache")) as cat:
+    source = crawl_of(tmp_path / "m", rows, row_group_size=10_000, data_page_size=8192)
+    with catalogue_in(tmp_path, source, bandwidth=1e5) as cat:
         cat.harvest(CRAWL, pages=True)
         read = cat.captures("example.com/000777").plan
         space = key_space(CRAWL, file_extents(cat.session, CRAWL, read.paths), read)

@@ -1,7 +1,7 @@
 """Column indexes with a single contradiction in themselves or to the footer."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,31 +9,10 @@ import pytest
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.page_index import ColumnIndex, decode_column_index
-from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
+from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUCT, Reader, encode_list
 from tests.support.footers import put_together, take_apart
+from tests.support.page_indexes import Claims
 from tests.support.paged import KEY, OTHER_KINDS, ROWS, overridden, pages_of, part
-
-
-@dataclass
-class Claims:
-    """A column index in parts."""
-
-    nulls: list[bool]
-    mins: list[bytes]
-    maxs: list[bytes]
-    order: int
-    counts: list[int] | None
-
-    def encoded(self) -> bytes:
-        return encode_struct(
-            [
-                (1, LIST, encode_list(BOOLEAN_TRUE, self.nulls)),
-                (2, LIST, encode_list(BINARY, self.mins)),
-                (3, LIST, encode_list(BINARY, self.maxs)),
-                (4, I32, self.order),
-                (5, LIST, None if self.counts is None else encode_list(I64, self.counts)),
-            ]
-        )
 
 
 def claims() -> Claims:

@@ -9,18 +9,11 @@ import pytest
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.page_index import decode_column_index, decode_offset_index
 from catalogue.parquet.thrift import DOUBLE, I32, I64, LIST, STRUCT, Reader, encode_list, encode_struct
+from tests.support.page_indexes import encode_locations
 from tests.support.paged import KEY, OTHER_KINDS, PLAIN, Part, overridden, part
 
 Location = list[int]
 """Offset, size and first row of a page."""
-
-
-def offset_index(locations: Iterable[Location]) -> bytes:
-    kinds = ((1, I64), (2, I32), (3, I64))
-    return of_locations(
-        encode_struct([(number, kind, value) for (number, kind), value in zip(kinds, location, strict=True)])
-        for location in locations
-    )
 
 
 def of_locations(encoded: Iterable[bytes]) -> bytes:
@@ -90,10 +83,10 @@ def test_rejects_offset_indexes_that_contradict_their_chunk(name: str, fault: st
     each = part(name)
     assert (each.chunk.dictionary_page_offset is None) == (name == PLAIN)
     pages = locations_of(each)
-    assert decode_offset_index(offset_index(pages), each.chunk, each.num_rows) == each.located
+    assert decode_offset_index(encode_locations(pages), each.chunk, each.num_rows) == each.located
     OFFSET_FAULTS[fault](pages)
     with pytest.raises(BadPageIndex, match=f"the offset index of {name} contradicts its column chunk"):
-        decode_offset_index(offset_index(pages), each.chunk, each.num_rows)
+        decode_offset_index(encode_locations(pages), each.chunk, each.num_rows)
 
 
 def test_only_an_unlisted_dictionary_lies_before_the_first_page() -> None:
@@ -109,7 +102,7 @@ def test_only_an_unlisted_dictionary_lies_before_the_first_page() -> None:
     add(0, (0, each.chunk.data_page_offset - each.located.offsets[0] - 1))(before)
     before[0][1] = before[1][0] - before[0][0]
     with pytest.raises(BadPageIndex, match="contradicts its column chunk"):
-        decode_offset_index(offset_index(before), each.chunk, each.num_rows)
+        decode_offset_index(encode_locations(before), each.chunk, each.num_rows)
 
 
 @pytest.mark.parametrize("other", [*OTHER_KINDS, "the same number with a point"])

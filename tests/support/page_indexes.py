@@ -1,7 +1,8 @@
 """Write page indexes, and find the pages of a column chunk by their headers."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from catalogue.parquet.model import ColumnChunk
 from catalogue.parquet.page_headers import page_headers
@@ -10,26 +11,44 @@ from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, I64, LIST, STRUC
 
 
 def encode_offset_index(index: OffsetIndex) -> bytes:
-    locations = []
-    for page in range(len(index)):
-        extent = index.extent(range(page, page + 1))
-        fields = [(1, I64, extent.start), (2, I32, len(extent)), (3, I64, index.first_rows[page])]
-        locations.append(encode_struct(fields))
-    return encode_struct([(1, LIST, encode_list(STRUCT, locations))])
+    extents = [index.extent(range(page, page + 1)) for page in range(len(index))]
+    return encode_locations((at.start, len(at), row) for at, row in zip(extents, index.first_rows, strict=False))
+
+
+def encode_locations(locations: Iterable[Sequence[int]]) -> bytes:
+    """Encode offset, size and first row of each page."""
+    structs = [encode_struct([(1, I64, offset), (2, I32, size), (3, I64, row)]) for offset, size, row in locations]
+    return encode_struct([(1, LIST, encode_list(STRUCT, structs))])
 
 
 def encode_column_index(index: ColumnIndex) -> bytes:
     """Encode an index of texts, without an order."""
-    unordered = 0
-    return encode_struct(
-        [
-            (1, LIST, encode_list(BOOLEAN_TRUE, [bounds is None for bounds in index.bounds])),
-            (2, LIST, encode_list(BINARY, [bounds.min if bounds else b"" for bounds in index.bounds])),
-            (3, LIST, encode_list(BINARY, [bounds.max if bounds else b"" for bounds in index.bounds])),
-            (4, I32, unordered),
-            (5, LIST, None if index.null_counts is None else encode_list(I64, index.null_counts)),
-        ]
-    )
+    nulls = [bounds is None for bounds in index.bounds]
+    mins, maxs = ([getattr(each, end) if each else b"" for each in index.bounds] for end in ("min", "max"))
+    counts = None if index.null_counts is None else [*index.null_counts]
+    return Claims(nulls, mins, maxs, order=0, counts=counts).encoded()
+
+
+@dataclass
+class Claims:
+    """A column index of texts in parts."""
+
+    nulls: list[bool]
+    mins: list[bytes]
+    maxs: list[bytes]
+    order: int
+    counts: list[int] | None
+
+    def encoded(self) -> bytes:
+        return encode_struct(
+            [
+                (1, LIST, encode_list(BOOLEAN_TRUE, self.nulls)),
+                (2, LIST, encode_list(BINARY, self.mins)),
+                (3, LIST, encode_list(BINARY, self.maxs)),
+                (4, I32, self.order),
+                (5, LIST, None if self.counts is None else encode_list(I64, self.counts)),
+            ]
+        )
 
 
 def packed_as_derived(
