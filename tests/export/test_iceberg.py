@@ -148,7 +148,7 @@ def test_scan_requests_no_footers(
     assert requests
 
 
-def test_replaced_file_is_an_error(settings: Settings, files: list[LakeFile], mirror: Path, tmp_path: Path) -> None:
+def test_replaced_file_is_an_error(files: list[LakeFile], mirror: Path, tmp_path: Path) -> None:
     first, second, *_ = files
     changing = tmp_path / "mirror"
     file, listing = changing / first.path, changing / f"crawl-data/{first.crawl}/cc-index-table.paths.gz"
@@ -156,7 +156,7 @@ def test_replaced_file_is_an_error(settings: Settings, files: list[LakeFile], mi
         each.parent.mkdir(parents=True)
     file.write_bytes((mirror / first.path).read_bytes())
     listing.write_bytes(gzip.compress(f"{first.path}\n".encode()))
-    with catalogue.open(tmp_path / "data", settings=replace(settings, source=str(changing))) as cat:
+    with catalogue_in(tmp_path, changing) as cat:
         cat.harvest(first.crawl, subsets="all")
         table = cat.iceberg()
         assert table.scan(selected_fields=("url",)).to_arrow().num_rows == first.num_rows

@@ -3,20 +3,18 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 
 import pyarrow.parquet as pq
 import pytest
 
-import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.page_index import cut_bounds
-from catalogue.settings import Settings
 from tests.harvest.test_harvest import killed
+from tests.support.catalogues import catalogue_in, harvested_in
 from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, table, write_manifest
 from tests.support.faults import FaultServer, Kind, only
@@ -48,11 +46,8 @@ def source(request: pytest.FixtureRequest, whole_mirror: Path, tmp_path_factory:
 
 
 @pytest.fixture(scope="module")
-def stored(source: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = tmp_path_factory.mktemp("stored") / "data"
-    with catalogue.open(data, settings=replace(settings, source=str(source))) as cat:
-        cat.harvest(OLD, subsets="all")
-    return data
+def stored(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return harvested_in(tmp_path_factory.mktemp("stored"), source, OLD, "all")[0]
 
 
 @pytest.fixture
@@ -62,9 +57,9 @@ def server(source: Path) -> Iterator[LoopbackServer]:
 
 
 @pytest.fixture
-def cat(server: LoopbackServer, stored: Path, settings: Settings, tmp_path: Path) -> Iterator[Catalogue]:
-    chosen = replace(settings, source=server.url, cache_size=0, bandwidth=1e6, latency=0.001)
-    with catalogue.open(copytree(stored, tmp_path / "data"), settings=chosen) as opened:
+def cat(server: LoopbackServer, stored: Path, tmp_path: Path) -> Iterator[Catalogue]:
+    copytree(stored, tmp_path / "data")
+    with catalogue_in(tmp_path, server.url, cache_size=0, bandwidth=1e6, latency=0.001) as opened:
         yield opened
 
 
@@ -109,7 +104,7 @@ def test_finds_the_bounds_of_all_keys(cat: Catalogue, source: Path, server: Loop
     assert not server.log
 
 
-def test_uses_page_indexes_where_bounds_are_missing(settings: Settings, tmp_path: Path) -> None:
+def test_uses_page_indexes_where_bounds_are_missing(tmp_path: Path) -> None:
     keys = sorted(f"com,host{number % 7})/{number:05}" for number in range(9000))
     folder = crawl_of(
         tmp_path / "source",
@@ -118,23 +113,21 @@ def test_uses_page_indexes_where_bounds_are_missing(settings: Settings, tmp_path
         row_group_size=3000,
         data_page_size=1 << 12,
     )
-    with LoopbackServer(folder) as server:
-        chosen = replace(settings, source=server.url, cache_size=0)
-        with catalogue.open(tmp_path / "data", settings=chosen) as cat:
-            cat.harvest(CRAWL)
-            assert set(cat.row_groups().bounds_from) == {"missing"}
-            needed = cat.backfill().estimate
-            server.log.clear()
-            done = cat.backfill().run()
-            assert (done.requests, done.bytes) == (needed.requests, needed.bytes)
-            assert done.bytes < sum(len(each) for each in keys) / 10
-            assert len(server.log) == 1
-            rows = cat.row_groups().sort_values("row_group")
-            assert set(rows.bounds_from) == {"page index"}
-            for start, (_, row) in enumerate(rows.iterrows()):
-                mine = keys[3000 * start : 3000 * (start + 1)]
-                assert row.min_url_surtkey <= mine[0] <= mine[-1] <= row.max_url_surtkey
-            assert cat.backfill().estimate.files == 0
+    with LoopbackServer(folder) as server, catalogue_in(tmp_path, server.url, cache_size=0) as cat:
+        cat.harvest(CRAWL)
+        assert set(cat.row_groups().bounds_from) == {"missing"}
+        needed = cat.backfill().estimate
+        server.log.clear()
+        done = cat.backfill().run()
+        assert (done.requests, done.bytes) == (needed.requests, needed.bytes)
+        assert done.bytes < sum(len(each) for each in keys) / 10
+        assert len(server.log) == 1
+        rows = cat.row_groups().sort_values("row_group")
+        assert set(rows.bounds_from) == {"page index"}
+        for start, (_, row) in enumerate(rows.iterrows()):
+            mine = keys[3000 * start : 3000 * (start + 1)]
+            assert row.min_url_surtkey <= mine[0] <= mine[-1] <= row.max_url_surtkey
+        assert cat.backfill().estimate.files == 0
 
 
 @bare

@@ -18,6 +18,7 @@ from catalogue.formatting import plural, size
 from catalogue.progress import Progress
 from catalogue.surt.pattern import Match
 from tests.join.test_join import SMALL, Oracle, expected, of_result, refuse, run, texts_of
+from tests.support.catalogues import catalogue_in
 from tests.support.faults import Fault, FaultServer, Kind, Script, only
 from tests.support.mirrors import copy_crawl
 
@@ -33,12 +34,12 @@ def oracle(rows: pa.Table, crawl: str) -> Oracle:
 
 
 @pytest.fixture
-def incomplete(both: Catalogue, crawl: str, whole_mirror: Path, tmp_path: Path) -> Iterator[tuple[Catalogue, Path]]:
+def incomplete(crawl: str, whole_mirror: Path, tmp_path: Path) -> Iterator[tuple[Catalogue, Path]]:
     """A catalogue that lacks a file of a crawl, which its source lists; and the file in the mirror."""
     copied = copy_crawl(whole_mirror, crawl, tmp_path / "mirror")
     lost = max(copied.rglob(f"crawl={crawl}/subset=warc/*.parquet"), key=lambda path: path.stat().st_size)
     lost.unlink()
-    with catalogue.open(tmp_path / "data", settings=replace(both.session.settings, source=str(copied))) as cat:
+    with catalogue_in(tmp_path, copied) as cat:
         cat.harvest(crawl, subsets="all", pages=True)
         yield cat, lost
 
@@ -222,11 +223,12 @@ def test_failed_slice_leaves_no_rows(
 ) -> None:
     texts = texts_of(oracle, 150, seed=9)
     broken = max(whole_mirror.rglob(f"crawl={crawl}/subset=warc/*.parquet"), key=lambda path: path.stat().st_size)
-    with FaultServer(whole_mirror, script=only(str(broken.relative_to(whole_mirror)), Kind.NOT_FOUND)) as server:
-        moved = replace(both.session.settings, source=server.url, cache_size=0)
-        with catalogue.open(both.session.folder, settings=moved) as cat:
-            sizes = replace(SMALL, keys=5)
-            some = run(cat, texts, tmp_path / "out", "inner", sizes=sizes, index="columnar", crawls=crawl)
+    with (
+        FaultServer(whole_mirror, script=only(str(broken.relative_to(whole_mirror)), Kind.NOT_FOUND)) as server,
+        catalogue_in(tmp_path, server.url, data=both.session.folder, cache_size=0) as cat,
+    ):
+        sizes = replace(SMALL, keys=5)
+        some = run(cat, texts, tmp_path / "out", "inner", sizes=sizes, index="columnar", crawls=crawl)
     assert not some.complete
     with pytest.warns(catalogue.IncompleteAnswer, match="could not be read"):
         assert len(some.to_arrow()) == some.rows
@@ -240,11 +242,12 @@ def test_slices_are_read_by_the_other_index(
 ) -> None:
     texts, messages = texts_of(oracle, 150, seed=9), list[str]()
     script: Script = lambda request: Fault(Kind.NOT_FOUND) if "/cdx-" in request.path else None  # noqa: E731
-    with FaultServer(whole_mirror, script=script) as server:
-        moved = replace(both.session.settings, source=server.url, cache_size=0)
-        with catalogue.open(both.session.folder, settings=moved) as cat:
-            cat.session.notify = messages.append
-            found = run(cat, texts, tmp_path / "out", how, sizes=replace(SMALL, keys=50), crawls=crawl)
+    with (
+        FaultServer(whole_mirror, script=script) as server,
+        catalogue_in(tmp_path, server.url, data=both.session.folder, cache_size=0) as cat,
+    ):
+        cat.session.notify = messages.append
+        found = run(cat, texts, tmp_path / "out", how, sizes=replace(SMALL, keys=50), crawls=crawl)
     assert {exchange.status for exchange in server.log} == {206, 404}
     assert found.complete
     assert [message.partition(":")[0] for message in messages] == [

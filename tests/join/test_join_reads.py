@@ -5,7 +5,6 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from catalogue.join.joined import JoinEstimate
 from catalogue.progress import Progress
 from catalogue.surt.pattern import Match
 from tests.join.test_join import Oracle, expected, hosts_of, of_result, run, texts_of
+from tests.support.catalogues import catalogue_in
 from tests.support.executors import Recording
 from tests.support.faults import Fault, FaultServer, Kind, Request
 
@@ -35,8 +35,7 @@ def test_reads_no_byte_twice(
     texts = texts_of(oracle, 60, seed=1)
     estimates: list[JoinEstimate] = []
     with FaultServer(whole_mirror) as server:
-        moved = replace(both.session.settings, source=server.url, cache_size=0)
-        with catalogue.open(both.session.folder, settings=moved) as cat:
+        with catalogue_in(tmp_path, server.url, data=both.session.folder, cache_size=0) as cat:
             done = run(cat, texts, tmp_path / "out", how, index=index, crawls=crawls, agree=estimates.append)
         log = server.settle()
     assert of_result(done) == expected(oracle, texts, how, Match.EXACT)
@@ -101,17 +100,18 @@ def test_keys_that_could_not_be_read_are_not_called_absent(
     def script(request: Request) -> Fault | None:
         return Fault(Kind.NOT_FOUND) if broken and request.path.endswith(broken) else None
 
-    with FaultServer(whole_mirror, script=script) as server:
-        moved = replace(both.session.settings, source=server.url, cache_size=0)
-        with catalogue.open(both.session.folder, settings=moved) as cat:
-            some = run(cat, texts, tmp_path / "out", "anti", index="columnar", crawls=crawls)
-            assert not some.complete
-            assert some.problems
-            found = of_result(some)
-            assert {*found} < {*expected(oracle, texts, "anti", Match.EXACT)}
-            listed = run(cat, texts, tmp_path / "crawls", "crawls", index="columnar", crawls=crawls).to_arrow()
-            broken = ""
-            done = run(cat, texts, tmp_path / "out", "anti", index="columnar", crawls=crawls)
+    with (
+        FaultServer(whole_mirror, script=script) as server,
+        catalogue_in(tmp_path, server.url, data=both.session.folder, cache_size=0) as cat,
+    ):
+        some = run(cat, texts, tmp_path / "out", "anti", index="columnar", crawls=crawls)
+        assert not some.complete
+        assert some.problems
+        found = of_result(some)
+        assert {*found} < {*expected(oracle, texts, "anti", Match.EXACT)}
+        listed = run(cat, texts, tmp_path / "crawls", "crawls", index="columnar", crawls=crawls).to_arrow()
+        broken = ""
+        done = run(cat, texts, tmp_path / "out", "anti", index="columnar", crawls=crawls)
     right = expected(oracle, texts, "anti", Match.EXACT)
     assert done.complete
     assert of_result(done) == right

@@ -1,21 +1,18 @@
 """Stores with page indexes that earlier versions derived by reading."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-import catalogue
 from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import ColumnIndex, Indexes
-from catalogue.settings import Settings
 from catalogue.store.database import Store
 from catalogue.store.schema import index_key
+from tests.support.catalogues import catalogue_in
 from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.footers import without_statistics
 from tests.support.page_indexes import encode_column_index, packed_as_derived
@@ -54,19 +51,16 @@ def store_derived(data: Path, source: Path) -> None:
         store.put("indexes", values)
 
 
-@contextmanager
-def opened(source: Path, data: Path, settings: Settings) -> Iterator[Catalogue]:
-    chosen = replace(settings, source=str(source), cache_size=0, bandwidth=1e4, latency=1e-4)
-    with catalogue.open(data, settings=chosen) as cat:
-        yield cat
+def opened(source: Path, folder: Path) -> Catalogue:
+    return catalogue_in(folder, source, cache_size=0, bandwidth=1e4, latency=1e-4)
 
 
-def test_derived_indexes_are_bounds_of_row_groups(source: Path, settings: Settings, tmp_path: Path) -> None:
-    with opened(source, tmp_path / "data", settings) as cat:
+def test_derived_indexes_are_bounds_of_row_groups(source: Path, tmp_path: Path) -> None:
+    with opened(source, tmp_path) as cat:
         harvest_footers(cat)
         assert {*cat.row_groups().bounds_from} == {"missing"}
     store_derived(tmp_path / "data", source)
-    with opened(source, tmp_path / "data", settings) as cat:
+    with opened(source, tmp_path) as cat:
         assert cat.backfill().estimate.files == 0
         rows = cat.row_groups().sort_values("row_group")
         assert {*rows.bounds_from} == {"scan"}
@@ -81,10 +75,8 @@ def test_derived_indexes_are_bounds_of_row_groups(source: Path, settings: Settin
 
 @pytest.mark.in_part(2)
 @pytest.mark.parametrize("column_index", [b"\0", b"noise"])
-def test_damaged_derived_indexes_are_ignored(
-    source: Path, settings: Settings, tmp_path: Path, column_index: bytes
-) -> None:
-    with opened(source, tmp_path / "data", settings) as cat:
+def test_damaged_derived_indexes_are_ignored(source: Path, tmp_path: Path, column_index: bytes) -> None:
+    with opened(source, tmp_path) as cat:
         harvest_footers(cat)
     with Store(tmp_path / "data" / "footers.sqlite") as store:
         [path] = store.keys("files")
@@ -96,7 +88,7 @@ def test_damaged_derived_indexes_are_ignored(
         store.add_indexes(path, {0: Indexes(bounds=Bounds(b"a", b"b"))}, version)
         assert store.indexes(path, [0], version) == {0: Indexes(bounds=Bounds(b"a", b"b"))}
         store.put("indexes", [(index_key(path, 0), damaged)])
-    with opened(source, tmp_path / "data", settings) as cat:
+    with opened(source, tmp_path) as cat:
         assert {*cat.row_groups().bounds_from} == {"missing"}
         assert cat.backfill().run().failures == {}
         assert {*cat.row_groups().bounds_from} == {"scan"}

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from os import link
 from pathlib import Path
 from shutil import copytree
@@ -20,7 +19,7 @@ import catalogue
 from catalogue import Captures, Catalogue
 from catalogue.demo import Miniature
 from catalogue.errors import CatalogueError, IncompleteAnswer
-from catalogue.settings import Settings
+from tests.support.catalogues import catalogue_in
 from tests.support.faults import FaultServer
 from tests.support.mirrors import crawl_of
 
@@ -103,11 +102,11 @@ def test_streams_of_one_catalogue_are_read_at_the_same_time(harvested: Catalogue
 
 
 @pytest.fixture
-def broken(mirror: Path, data: Path, settings: Settings, tmp_path: Path) -> Catalogue:
+def broken(mirror: Path, data: Path, tmp_path: Path) -> Catalogue:
     """One whose source lost a file since the harvest."""
     folder = copytree(mirror / "cc-index", tmp_path / "mirror/cc-index", copy_function=link).parent
     max(folder.rglob("subset=warc/*.parquet")).unlink()
-    return catalogue.open(data, settings=replace(settings, source=str(folder)))
+    return catalogue_in(tmp_path, folder, data=data)
 
 
 def test_errors_in_the_middle_reach_every_consumer(broken: Catalogue) -> None:
@@ -122,11 +121,10 @@ def test_errors_in_the_middle_reach_every_consumer(broken: Catalogue) -> None:
             assert not isinstance(raised.value, AssertionError), name
 
 
-def test_reading_on_after_the_catalogue_is_closed(data: Path, settings: Settings, mirror: Path) -> None:
+def test_reading_on_after_the_catalogue_is_closed(data: Path, mirror: Path, tmp_path: Path) -> None:
     """With a limit few requests are made ahead, so that others are needed after the end."""
     with FaultServer(mirror) as server:
-        chosen = replace(settings, source=server.url, cache_size=0)
-        with catalogue.open(data, settings=chosen) as cat:
+        with catalogue_in(tmp_path, server.url, data=data, cache_size=0) as cat:
             found = cat.captures("*", columns="url", index="columnar", limit=1_000_000)
             reader, rows = pa.RecordBatchReader.from_stream(found), found.batches(warn=False)
             reader.read_next_batch()
@@ -137,10 +135,10 @@ def test_reading_on_after_the_catalogue_is_closed(data: Path, settings: Settings
             list(rows)
 
 
-def test_incomplete_streams_warn(settings: Settings, tmp_path: Path, mirror: Path) -> None:
+def test_incomplete_streams_warn(tmp_path: Path, mirror: Path) -> None:
     folder = copytree(mirror, tmp_path / "mirror", copy_function=link)
     (missing := max(folder.rglob("subset=warc/*.parquet"))).unlink()
-    with catalogue.open(tmp_path / "data", settings=replace(settings, source=str(folder))) as cat:
+    with catalogue_in(tmp_path, folder) as cat:
         (harvested,) = cat.harvest(crawl_of(missing))
         assert harvested.failures
         found = cat.captures("*", columns="url", index="columnar")

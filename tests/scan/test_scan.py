@@ -19,7 +19,6 @@ from catalogue import Catalogue, QueryError
 from catalogue.cdx.lines import COLUMNS
 from catalogue.demo import LoopbackServer
 from catalogue.errors import NotFound, NotHarvested, TooExpensive
-from catalogue.settings import Settings
 from tests.support.catalogues import catalogue_in
 
 UNLIMITED: dict[str, Any] = {"max_requests": 10**6, "max_bytes": 10**12}
@@ -53,15 +52,12 @@ def server(mirror: Path) -> Iterator[LoopbackServer]:
 
 @pytest.fixture(scope="module")
 def counted(
-    server: LoopbackServer,
-    untaught_data: Path,
-    settings: Settings,
-    crawl: str,
-    tmp_path_factory: pytest.TempPathFactory,
+    server: LoopbackServer, untaught_data: Path, crawl: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Counted]:
     """One that has all page indexes, so that requests do not depend on earlier ones."""
-    data = copytree(untaught_data, tmp_path_factory.mktemp("counted") / "data")
-    with catalogue.open(data, settings=replace(settings, source=server.url, cache_size=0)) as cat:
+    folder = tmp_path_factory.mktemp("counted")
+    copytree(untaught_data, folder / "data")
+    with catalogue_in(folder, server.url, cache_size=0) as cat:
         cat.scan(**UNLIMITED).select("url_surtkey", "fetch_status").collect()
         yield Counted(cat, server, crawl)
 
@@ -227,13 +223,11 @@ def test_missing_polars_is_one_sentence(harvested: Catalogue, monkeypatch: pytes
             call()
 
 
-def test_errors_of_the_source_reach_the_caller(
-    mirror: Path, untaught_data: Path, settings: Settings, tmp_path: Path
-) -> None:
+def test_errors_of_the_source_reach_the_caller(mirror: Path, untaught_data: Path, tmp_path: Path) -> None:
     folder = Path(copytree(mirror / "cc-index", tmp_path / "mirror/cc-index", copy_function=link)).parent
-    data = copytree(untaught_data, tmp_path / "data")
+    copytree(untaught_data, tmp_path / "data")
     next(folder.rglob("crawl=CC-MAIN-2018-05/**/*.parquet")).unlink()
-    with catalogue.open(data, settings=replace(settings, source=str(folder))) as cat:
+    with catalogue_in(tmp_path, folder) as cat:
         for engine in ("in-memory", "streaming"):
             with pytest.raises(NotFound):
                 cat.scan(**UNLIMITED).select("url").collect(engine=engine)

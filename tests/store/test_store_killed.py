@@ -11,7 +11,8 @@ import pytest
 from catalogue.errors import DiskFailed, NotFound
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
-from tests.support.stores import batch, empty_store, integrity, line, path_of, raw, run_script, store_path, stored_file
+from tests.support.processes import line
+from tests.support.stores import batch, empty_store, integrity, path_of, raw, run_script, store_path, stored_file
 
 path = pytest.fixture(store_path)
 store = pytest.fixture(empty_store)

@@ -19,12 +19,12 @@ from catalogue.store.stored_file import StoredFile
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.faults import FaultServer
+from tests.support.processes import line
 from tests.support.stores import (
     CRAWL,
     batch,
     empty_store,
     integrity,
-    line,
     path_of,
     raw,
     run_script,

@@ -14,9 +14,7 @@ from typing import Any
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from tests.support import processes
-from tests.support.processes import line
 
-__all__ = ["line"]
 CRAWL = "CC-MAIN-2022-05"
 
 

@@ -20,7 +20,8 @@ from catalogue.tables.table_file import TableDamaged, TableFile
 from tests.support.commands import Command
 from tests.support.footers import small_file
 from tests.support.mirrors import raw_footer
-from tests.support.stores import line, path_of, run_script, stored_file
+from tests.support.processes import line
+from tests.support.stores import path_of, run_script, stored_file
 
 
 @pytest.fixture
