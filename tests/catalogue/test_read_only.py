@@ -18,6 +18,7 @@ from catalogue.settings import Settings
 from catalogue.store.database import Store
 from tests.support.commands import Command
 from tests.support.fetched import check
+from tests.support.mirrors import files_in
 from tests.support.read_only import WITHOUT_PRIVILEGES, read_only
 from tests.support.stores import batch
 
@@ -47,10 +48,6 @@ def data(one_crawl: Path, tmp_path: Path) -> Path:
 def shut(data: Path) -> Iterator[Path]:
     with read_only(data):
         yield data
-
-
-def files_in(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_reading_commands_write_nothing(data: Path, mirror: Path, tmp_path: Path, crawl: str) -> None:

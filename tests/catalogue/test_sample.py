@@ -4,7 +4,7 @@ import random
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
@@ -21,10 +21,11 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.plan import ReadPlan
-from catalogue.query.random_order import RandomOrder, RowGroupId
+from catalogue.query.random_order import RandomOrder
 from catalogue.session import Session
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.surt.pattern import parse_pattern
+from tests.query.test_random_order import in_order
 from tests.read.test_answers import Scan, random_patterns
 from tests.support.amounts import EXAMPLES
 from tests.support.catalogues import catalogue_in
@@ -37,17 +38,6 @@ CONDITIONS = [
     *(None, "fetch_status = 200", "fetch_status <> 200", "content_languages = 'eng'", "length(url) % 7 = 3"),
     "url_host_tld IN ('is', 'de') OR warc_record_length < 3000",
 ]
-
-
-def row_groups_in_random_order(sizes: Mapping[RowGroupId, int], seed: int) -> list[tuple[str, int, int]]:
-    """Return (path, row group, row) of every row in the order in which rows are drawn."""
-    places = [
-        (place, *group, row)
-        for some in RandomOrder(sizes, seed).rest()
-        for group, drawn in some.items()
-        for row, place in zip(drawn.rows.tolist(), drawn.order.tolist(), strict=True)
-    ]
-    return [row[1:] for row in sorted(places)]
 
 
 FAST: dict[str, Any] = {"rate": 1e6, "contact": "me@example.com"}
@@ -186,7 +176,7 @@ def test_finds_rare_rows_in_a_few_rounds(
     found = pa.Table.from_batches(sample.batches(rounds.append), sample.schema)
     numbers = (
         (int("part-00001" in path), 6_000 * group + row)
-        for path, group, row in row_groups_in_random_order(groups, size)
+        for path, group, row in in_order(*RandomOrder(groups, size).rest())
     )
     expected = [f"com,example)/{file}/{number:07}" for file, number in numbers if number % each == 7]
     assert found.column("url_surtkey").to_pylist() == expected[:size]

@@ -20,6 +20,7 @@ from tests.support.commands import Command
 from tests.support.fault_kinds import on_suffixes
 from tests.support.faults import ALL_KINDS, SLOW, Fault, FaultServer, Kind, Script, always, only, seeded
 from tests.support.miniatures import OLD
+from tests.support.mirrors import files_in
 
 ROOT = Path(__file__).parents[2]
 MAX_REQUESTS = 10
@@ -145,7 +146,7 @@ def test_makes_ten_requests_at_most_among_faults(mirror: Path, tmp_path: Path, s
 def test_most_requests_of_a_working_source(mirror: Path, tmp_path: Path) -> None:
     """The newest listed crawl has no index yet, and suffix ranges are ignored."""
     crawls = json.loads((mirror / "collinfo.json").read_text())
-    files = {str(path.relative_to(mirror)): path.read_bytes() for path in mirror.rglob("*") if path.is_file()}
+    files = files_in(mirror)
     files["collinfo.json"] = json.dumps([crawls[0] | {"id": "CC-MAIN-2099-01"}, *crawls]).encode()
     with FaultServer(files, script=on_suffixes(Kind.WHOLE_FILE)) as server:
         found = diagnose(server.url, tmp_path)

@@ -5,7 +5,7 @@ import json
 import os
 import shlex
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 
 import pyarrow as pa
 import pytest
@@ -28,11 +28,7 @@ def answered(mirror: Path, crawl: str, tmp_path_factory: pytest.TempPathFactory)
     """A query of both indexes with its receipt, and a copy of the index that tests may change."""
 
     def make(folder: Path) -> Path:
-        source = folder / "source"
-        copytree(mirror / "cc-index", source / "cc-index")
-        for each in [mirror / "collinfo.json", *mirror.rglob("cc-index-table.paths.gz")]:
-            (source / each.relative_to(mirror)).parent.mkdir(parents=True, exist_ok=True)
-            (source / each.relative_to(mirror)).write_bytes(each.read_bytes())
+        copytree(mirror, folder / "source", ignore=ignore_patterns("*.warc.gz"))
         run = command_of(folder)
         assert run("harvest", "--crawl", crawl).status == 0
         words = ("query", "*.com", "--index", "columnar", "--columns", "url", "-o", "found.jsonl")

@@ -12,6 +12,7 @@ from catalogue.metadata_db.lake_files import LakeFile
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.lakes import export, plain, write_file
+from tests.support.mirrors import files_in
 
 LOCATION = "https://example.com/"
 
@@ -20,17 +21,13 @@ def paths(table: Any) -> set[str]:
     return {task.file.file_path.removeprefix(LOCATION) for task in table.scan().plan_files()}
 
 
-def all_in(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
 def test_new_snapshot_reuses_unchanged_manifests(files: list[LakeFile], tmp_path: Path) -> None:
     path = tmp_path / "table"
     crawls = sorted({file.crawl for file in files})
     first = [file for file in files if file.crawl != crawls[0]]
     removed, *rest = files
     export(path, first, LOCATION)
-    old, before = plain(path), all_in(path)
+    old, before = plain(path), files_in(path)
     export(path, files, LOCATION)
     new = plain(path)
     assert old.metadata.current_snapshot_id == new.metadata.snapshots[0].snapshot_id
@@ -39,10 +36,10 @@ def test_new_snapshot_reuses_unchanged_manifests(files: list[LakeFile], tmp_path
     for manifest in snapshot.manifests(old.io):
         assert manifest.manifest_length == Path(manifest.manifest_path.removeprefix("file://")).stat().st_size
     assert str(new.metadata.snapshots[1].summary.operation.value) == "append"
-    added = all_in(path).keys() - before.keys()
+    added = files_in(path).keys() - before.keys()
     assert {name for name in added if "/CC-" in name} == {name for name in added if crawls[0] in name}
     assert sum(crawls[0] in name for name in added) == 1
-    assert all(all_in(path)[name] == body for name, body in before.items() if "hint" not in name)
+    assert all(files_in(path)[name] == body for name, body in before.items() if "hint" not in name)
 
     export(path, rest, LOCATION)
     changed = plain(path)
@@ -66,9 +63,9 @@ def test_new_snapshot_reuses_unchanged_manifests(files: list[LakeFile], tmp_path
 
 def test_writes_nothing_without_changes_and_reports_missing_files(files: list[LakeFile], tmp_path: Path) -> None:
     first = export(tmp_path / "table", files, LOCATION)
-    before = all_in(tmp_path)
+    before = files_in(tmp_path)
     assert export(tmp_path / "table", files, LOCATION) == first
-    assert all_in(tmp_path) == before
+    assert files_in(tmp_path) == before
     export(tmp_path / "table", files, "s3a://elsewhere/")
     found = {task.file.file_path for task in plain(tmp_path / "table").scan().plan_files()}
     assert found == {f"s3a://elsewhere/{file.path}" for file in files}
@@ -138,7 +135,7 @@ def test_refuses_other_files_and_names(there: str, output: str, files: list[Lake
     (tmp_path / there).write_text("mine")
     with pytest.raises(QueryError, match="choose another path"):
         export(tmp_path / output, files, LOCATION)
-    assert all_in(tmp_path) == {there: b"mine"}
+    assert files_in(tmp_path) == {there: b"mine"}
 
 
 def test_refuses_damaged_and_moved_tables(files: list[LakeFile], tmp_path: Path) -> None:
@@ -147,10 +144,10 @@ def test_refuses_damaged_and_moved_tables(files: list[LakeFile], tmp_path: Path)
         export(tmp_path / "damaged", files, LOCATION)
     export(tmp_path / "one", files, LOCATION)
     moved = (tmp_path / "one").rename(tmp_path / "other")
-    before = all_in(moved / "metadata")
+    before = files_in(moved / "metadata")
     with pytest.raises(QueryError, match="its addresses are absolute"):
         export(moved, files, LOCATION)
-    assert all_in(moved / "metadata") == before
+    assert files_in(moved / "metadata") == before
 
 
 def test_command(asking: Command, tmp_path: Path) -> None:

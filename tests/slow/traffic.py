@@ -35,7 +35,7 @@ from tests.support.catalogues import catalogue_in
 from tests.support.clocks import FakeClock
 from tests.support.faults import Fault, FaultServer, Request, Script, seeded
 from tests.support.fetched import records_in
-from tests.support.mirrors import whole_table
+from tests.support.mirrors import files_in, whole_table
 from tests.support.prefix_indexes import index_bytes
 from tests.support.sources import TEMPORARY
 
@@ -168,10 +168,6 @@ class _Steps:
         return found
 
 
-def _files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def _in_use(others: Iterable[threading.Thread]) -> tuple[int, int]:
     """Count open files and threads of this process, after the end of those that are not among some others."""
     for thread in {*threading.enumerate()} - {*others}:
@@ -191,7 +187,7 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
     """Repeat steps until ``count`` requests were made among faults; return requests and faults by kind."""
     faults = [Fault(kind, hold=0.02, interval=0.005, excess=1 << 18) for kind in TEMPORARY]
     random, mirror = Random(f"traffic {seed}"), mirror_of(folder / "mirror")
-    files = _files(mirror)
+    files = files_in(mirror)
     files[_OLD_INDEX] = index_bytes(items_of(_OLD_URLS), 1000)
     script: list[Script | None] = [None]
     found: Counter[str] = Counter()
@@ -217,7 +213,7 @@ def run(count: int, seed: int, folder: Path) -> dict[str, object]:
             return result, server.requests
 
         steps.prepare()
-        files |= {f"{_SNAPSHOT}/{name}": data for name, data in _files(folder / _SNAPSHOT).items()}
+        files |= {f"{_SNAPSHOT}/{name}": data for name, data in files_in(folder / _SNAPSHOT).items()}
         while requests < count:
             chosen = steps.choose(random)
             plain: dict[Step, tuple[object, int]] = {}

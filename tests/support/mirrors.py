@@ -13,6 +13,10 @@ from catalogue.parquet.footer import decode_footer, footer_length
 from catalogue.parquet.model import TRAILER, Footer
 
 
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def index_paths(mirror: Path) -> list[Path]:
     return sorted(mirror.glob("cc-index/table/cc-main/warc/crawl=*/subset=*/*.parquet"))
 
