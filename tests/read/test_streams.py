@@ -154,6 +154,7 @@ def test_incomplete_streams_warn(tmp_path: Path, mirror: Path) -> None:
 def test_a_process_ends_while_duckdb_reads_ahead(data: Path, mirror: Path) -> None:
     script = (
         "import sys, catalogue, duckdb\n"
+        "duckdb.sql('SET enable_progress_bar = false')\n"  # it is printed after two seconds
         "found = catalogue.open(sys.argv[1], source=sys.argv[2]).captures('*')\n"
         "print(len(duckdb.sql('SELECT url FROM found LIMIT 3').fetchall()))\n"
     )
