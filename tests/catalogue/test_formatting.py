@@ -2,7 +2,6 @@
 
 import json
 import re
-import sqlite3
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -47,6 +46,7 @@ from catalogue.settings import STORE_NAME, Settings
 from catalogue.source.checks import Response
 from catalogue.store.database import Store
 from tests.support.amounts import EXAMPLES
+from tests.support.stores import raw
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_showing_a_catalogue_leaves_nothing_open(own: catalogue.Catalogue) -> No
     names = {path.name for path in data.iterdir()}
     assert len(texts(own, "p")) == 1
     assert {path.name for path in data.iterdir()} == names
-    with closing(sqlite3.connect(data / STORE_NAME, isolation_level=None)) as other:
+    with raw(data / STORE_NAME) as other:
         other.execute("PRAGMA locking_mode=EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
         assert "is locked by another process" in texts(own, "p")[1]  # 30 seconds before the test would end

@@ -2,10 +2,8 @@
 
 import random
 import re
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +30,7 @@ from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import BARE, CRAWL, bare_crawl, crawl_of, harvest_footers, table
 from tests.support.mirrors import read_footer
+from tests.support.stores import raw
 
 COLUMNS = ["url_surtkey", "url", "fetch_status", "warc_filename", "warc_record_offset"]
 CONDITIONS = [
@@ -276,7 +275,7 @@ def test_command_reads_only_stored_footers_of_drawn_rows(
     data: Path, mirror: Path, harvested: Catalogue, tmp_path: Path, crawl: str
 ) -> None:
     (drawn,) = harvested.sample(harvested.captures("*", crawls=crawl), 1).plan.paths
-    with closing(sqlite3.connect(data / STORE_NAME)) as store, store:
+    with raw(data / STORE_NAME) as store:
         others = "UPDATE files SET value = CAST(substr(value, 1, length(value) - 1) AS BLOB) WHERE key != ?"
         assert store.execute(others, [drawn]).rowcount > 0
     ran = Command(data, str(mirror), tmp_path)("sample", "--crawl", crawl, "-n", "1")

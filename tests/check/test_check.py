@@ -1,9 +1,7 @@
 """``catalogue check`` finds and repairs damaged values, and differences from the source."""
 
 import shutil
-import sqlite3
 import sys
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -30,6 +28,7 @@ from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, index_path, table
 from tests.support.faults import Fault, FaultServer, Kind, Request, always
 from tests.support.rot import FILES, STORE, cat, commands, flip, flip_value, harvested_crawl, paths, rows, server, sql
+from tests.support.stores import raw
 
 __all__ = ["cat", "harvested_crawl", "server"]  # fixtures
 
@@ -85,7 +84,7 @@ def test_names_each_flipped_value_and_no_other(cat: Catalogue) -> None:
     random = Random(7)
     keys = [(table, key) for table in TABLES for key in before[table]]
     assert {table for table, _ in keys} == {*TABLES} - {"facts"}
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with raw(path) as connection:
         for table, key in random.sample(keys, 25):
             put = f'UPDATE "{table}" SET value = ? WHERE key = ?'  # noqa: S608
             connection.execute(put, [flip(before[table][key], random.randrange(8 * len(before[table][key]))), key])
@@ -248,7 +247,7 @@ def test_unreachable_source_has_its_own_status(cat: Catalogue, server: LoopbackS
 def test_does_not_touch_other_files(tmp_path: Path) -> None:
     command = Command(tmp_path, str(tmp_path), tmp_path)
     assert command("check").status == 2
-    with closing(sqlite3.connect(tmp_path / STORE)) as connection:
+    with raw(tmp_path / STORE) as connection:
         connection.execute("CREATE TABLE mine (key TEXT)")
     before = (tmp_path / STORE).read_bytes()
     for words in (["check"], ["check", "--repair"]):

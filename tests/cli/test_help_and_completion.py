@@ -5,11 +5,9 @@ import json
 import os
 import re
 import shlex
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import click
@@ -25,6 +23,7 @@ from catalogue.store.stored_file import StoredFile
 from tests.support.amounts import part_of
 from tests.support.commands import Command
 from tests.support.miniatures import OLD
+from tests.support.stores import raw
 
 # ---- help ----
 
@@ -185,7 +184,7 @@ def test_completion_writes_nothing(stored: Command, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert document_names(tmp_path / "pipe") == []
     assert document_names(Path(os.fsdecode(b"/nowhere/\xff"))) == []
-    with closing(sqlite3.connect(tmp_path / "endless")) as connection:
+    with raw(tmp_path / "endless") as connection:
         connection.execute(
             "CREATE VIEW documents AS WITH RECURSIVE n(key) AS (SELECT 1 UNION ALL SELECT key + 1 FROM n) "
             "SELECT key FROM n WHERE key < 0"

@@ -1,8 +1,6 @@
 """DuckLakes equal those of the extension, change by snapshots, and replace no other file."""
 
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from catalogue.export.ducklake_tables import changing
 from catalogue.metadata_db.lake_files import LakeFile
 from tests.support.lakes import needs_extensions, opened, spare, write_file
 from tests.support.mirrors import index_paths
+from tests.support.stores import raw
 
 KINDS = ["sqlite", "duckdb"]
 ONE, TWO = "CC-MAIN-2022-27", "CC-MAIN-2022-33"
@@ -62,7 +61,7 @@ def in_lakes(
     if paths[0].read_bytes().startswith(b"SQLite"):
         found = []
         for path in paths:
-            with closing(sqlite3.connect(path)) as connection:
+            with raw(path) as connection:
                 found.append([connection.execute(*question).fetchall() for question in questions])
         return found
     with spare() as db:
@@ -289,7 +288,7 @@ def test_refuses_files_that_are_not_its_lakes(kind: str, tmp_path: Path) -> None
         duckdb.connect(path).close()
     else:
         path.write_text("other text" if kind == "text" else "")
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with raw(path) as connection:
         for statement in FOREIGN.get(kind, ()):
             connection.execute(statement)
     before, names = path.read_bytes(), {each.name for each in tmp_path.iterdir()}
@@ -313,7 +312,7 @@ def test_refuses_invalid_paths_backends_versions_and_tables(places: Places, tmp_
     places.export(backend="sqlite")
     with pytest.raises(QueryError, match="of the backend sqlite"):
         places.export(backend="duckdb")
-    with closing(sqlite3.connect(places.lake, isolation_level=None)) as other:
+    with raw(places.lake) as other:
         other.execute("DROP TABLE ducklake_file_partition_value")
         with pytest.raises(DiskFailed, match=f"{places.lake.name} cannot be read: no such table"):
             crawls_in(places.lake)

@@ -1,8 +1,6 @@
 """Backfill: bounds that footers lack are read once, stored, and equal those of a scan."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from shutil import copytree
 
@@ -19,6 +17,7 @@ from tests.support.commands import Command
 from tests.support.crawls import CRAWL, crawl_of, table, write_manifest
 from tests.support.faults import FaultServer, Kind, only
 from tests.support.footers import without_statistics
+from tests.support.stores import raw
 
 COLUMNS = [KEY_COLUMN, "url", "fetch_status"]
 OLD = "CC-MAIN-2018-05"
@@ -183,7 +182,7 @@ def test_reports_a_missing_crawl_the_price_and_unsaved_bounds(source: Path, stor
     assert (refused.status, "the budget is too small for another file; choose a larger one" in refused.err) == (1, True)
     shown = command("backfill", "--dry-run", "--quiet")
     assert (shown.status, "row groups of" in shown.out, shown.err) == (0, True, "")
-    with closing(sqlite3.connect(tmp_path / "data" / "footers.sqlite", isolation_level=None)) as other:
+    with raw(tmp_path / "data" / "footers.sqlite") as other:
         other.execute("BEGIN IMMEDIATE")  # as another process that writes to the store and does not end
         ran = command("backfill", "--yes", "--json")
         assert (ran.status, ran.out) == (75, "")

@@ -1,9 +1,7 @@
 """A harvest that was interrupted: queries and ``status`` say which of the requested files are missing."""
 
 import gzip
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -23,6 +21,7 @@ from catalogue.settings import STORE_NAME, Settings
 from catalogue.store.database import Store
 from catalogue.tables.table_file import TABLES_FOLDER
 from tests.support.commands import Command
+from tests.support.stores import raw
 
 
 @pytest.fixture
@@ -112,9 +111,8 @@ def test_check_repairs_a_damaged_document_and_forget_deletes_it(
 ) -> None:
     harvest_part(cat, crawl, 2)
     cat.close()
-    with sqlite3.connect(command.data / "footers.sqlite") as store:
+    with raw(command.data / "footers.sqlite") as store:
         store.execute("UPDATE documents SET value = x'00' WHERE key = ?", [document.format(crawl)])
-    store.close()
     assert [command("check", *words).status for words in ((), ("--repair",), ())] == [1, 0, 0]
     assert not cat.captures("*.example.com", crawls=crawl, subsets=subset, index="columnar").complete
     cat.forget(crawl)
@@ -144,7 +142,7 @@ def test_manifest_of_an_older_version_counts_as_not_stored(cat: Catalogue, crawl
 
 def test_harvest_replaces_a_damaged_manifest(cat: Catalogue, crawl: str) -> None:
     cat.harvest(crawl)
-    with closing(sqlite3.connect(cat.session.data / STORE_NAME)) as store, store:
+    with raw(cat.session.data / STORE_NAME) as store:
         store.execute("UPDATE documents SET value = x'00' WHERE key = ?", [manifest_path(crawl)])
     rmtree(cat.session.data / TABLES_FOLDER)  # as with a new version
     cat.session.forget_tables()

@@ -4,7 +4,6 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -43,6 +42,7 @@ from tests.support.snapshots import (
     values_of,
     write_rows,
 )
+from tests.support.stores import raw
 
 __all__ = ["empty", "exported", "place", "taught"]  # fixtures
 
@@ -281,7 +281,7 @@ def test_export_keeps_other_files(taught: Catalogue, tmp_path: Path) -> None:
 @pytest.fixture
 def connection(taught: Catalogue) -> Iterator[sqlite3.Connection]:
     assert len(taught.files())  # the metadata database is built before the store is damaged
-    with closing(sqlite3.connect(taught.session.data / "footers.sqlite", isolation_level=None)) as opened:
+    with raw(taught.session.data / "footers.sqlite") as opened:
         yield opened
 
 

@@ -1,7 +1,6 @@
 """Slow, silent and greedy clients: others are still served, and memory is bounded."""
 
 import json
-import os
 import resource
 import signal
 import socket
@@ -20,6 +19,7 @@ from catalogue.server.service import Service
 from catalogue.settings import Settings
 from tests.server.test_processes import assert_imported_little, started
 from tests.support.commands import Command
+from tests.support.memory import resident
 from tests.support.serving import get, running
 from tests.support.web_pages import serving_site
 
@@ -45,10 +45,6 @@ def many_files() -> Iterator[None]:
 
 def connected(base: str) -> socket.socket:
     return socket.create_connection(("127.0.0.1", urlsplit(base).port or 0), timeout=30)
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def check_is_served(base: str, crawl: str) -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from catalogue.harvest.snapshot import MANIFEST, read_entries, unpack_manifest
 from catalogue.store.schema import TABLES
 from catalogue.store.stored_file import decode
+from tests.support.stores import raw
 
 Items = Mapping[str, object]
 Look = Callable[[Path], Items]
@@ -80,7 +81,7 @@ def snapshot(folder: Path) -> Items:
 
 def stored(path: Path) -> dict[Any, Any]:
     """Return all values of a store, without the times at which they were fetched."""
-    with closing(sqlite3.connect(path)) as store:
+    with raw(path) as store:
         assert store.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         if not store.execute("SELECT name FROM sqlite_schema").fetchall():
             return {}

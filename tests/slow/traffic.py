@@ -35,6 +35,7 @@ from tests.support.catalogues import catalogue_in
 from tests.support.clocks import FakeClock
 from tests.support.faults import Fault, FaultServer, Request, Script, seeded
 from tests.support.fetched import records_in
+from tests.support.memory import resident
 from tests.support.mirrors import files_in, whole_table
 from tests.support.prefix_indexes import index_bytes
 from tests.support.sources import TEMPORARY
@@ -180,7 +181,7 @@ def _in_use(others: Iterable[threading.Thread]) -> tuple[int, int]:
 def _memory() -> int:
     gc.collect()
     pa.default_memory_pool().release_unused()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    return resident()
 
 
 def run(count: int, seed: int, folder: Path) -> dict[str, object]:

@@ -1,10 +1,17 @@
 """Limits of memory."""
 
+import os
 import tracemalloc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pyarrow as pa
+
+
+def resident() -> int:
+    """Return the memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 @contextmanager

@@ -2,9 +2,7 @@
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -19,6 +17,7 @@ from catalogue.store.stored_file import decode
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import ABSENT, CRAWL, crawl_of, index_path, table, write_manifest
+from tests.support.stores import raw
 
 FILES = 12
 STORE = "footers.sqlite"
@@ -62,7 +61,7 @@ def cat(harvested_crawl: tuple[LoopbackServer, Path], server: LoopbackServer, tm
 
 
 def rows(path: Path) -> dict[str, dict[str, bytes]]:
-    with closing(sqlite3.connect(path)) as connection:
+    with raw(path) as connection:
         return {name: dict(connection.execute(f'SELECT key, value FROM "{name}"')) for name in TABLES}  # noqa: S608
 
 
@@ -81,7 +80,7 @@ def flip(data: bytes, bit: int) -> bytes:
 
 
 def flip_value(path: Path, name: str, key: str, random: Random) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with raw(path) as connection:
         (value,) = connection.execute(f'SELECT value FROM "{name}" WHERE key = ?', [key]).fetchone()  # noqa: S608
         flipped = flip(value, random.randrange(8 * len(value)))
         connection.execute(f'UPDATE "{name}" SET value = ? WHERE key = ?', [flipped, key])  # noqa: S608
@@ -93,5 +92,5 @@ def commands(cat: Catalogue, source: str | None = None) -> Command:
 
 def sql(cat: Catalogue, statement: str, *parameters: object) -> None:
     cat.close()
-    with closing(sqlite3.connect(cat.session.data / STORE, isolation_level=None)) as connection:
+    with raw(cat.session.data / STORE) as connection:
         connection.execute(statement, parameters)
