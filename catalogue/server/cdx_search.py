@@ -76,17 +76,17 @@ class CdxSearch:
         if lines is None:
             lines = self._lines_in_memory(intervals)
             if lines is None:
-                lines = self._read_lines(self._captures(replace(request, filters=(), first="", last=""), intervals))
-            if lines is None:
-                read = request if request.where else replace(request, first="", last="")
-                captures = self._captures(read, intervals)
-                plan = captures.plan
-                try:
-                    return self._read_rows(request, intervals, captures)
-                except UNUSABLE:  # after rows of an index that is in another order than the other one
-                    if not captures.question.failed(plan):
-                        raise
-                    return self._read_rows(request, intervals, captures)
+                captures = self._captures(replace(request, filters=(), first="", last=""), intervals)
+                lines = self._read_lines(captures)
+                if lines is None:
+                    captures = self._captures(request, intervals) if request.where else captures
+                    plan = captures.plan
+                    try:
+                        return self._read_rows(request, intervals, captures)
+                    except UNUSABLE:  # after rows of an index that is in another order than the other one
+                        if not captures.question.failed(plan):
+                            raise
+                        return self._read_rows(request, intervals, captures)
             self._memory.keep_lines(self.state, self.crawl, intervals, lines)
         return select_lines(lines, request)
 
