@@ -28,7 +28,6 @@ from catalogue.errors import (
     NotHarvested,
     QueryError,
     TooExpensive,
-    UncoveredColumns,
     UnknownColumn,
 )
 from catalogue.find_captures import find_captures
@@ -245,7 +244,7 @@ async def _search(request: Request) -> Response:
             found = await run_query(request, lambda session: run_search(session, form, query, as_csv=as_csv))
         except QueryError as error:  # only crawls, and the column of unique, could not be checked before
             status, message, _ = describe_error(request, error)
-            name = "unique" if isinstance(error, UnknownColumn | UncoveredColumns) else "crawl"
+            name = "unique" if isinstance(error, UnknownColumn) else "crawl"
             return page(status, form=replace(form, errors={name: message}))
         service_of(request).check_complete(query.crawls, found["plan"].missing)
     except Harvesting as error:
