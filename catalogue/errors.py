@@ -203,9 +203,10 @@ class NotHarvested(QueryError):
 class NothingStored(NotHarvested):
     """Nothing is stored in the data folder."""
 
-    def __init__(self, what: str, folder: object, advice: str, *, call: str) -> None:
-        super().__init__(f"{what} in {folder} yet; {advice}", call=call)
-        self.without_folder = f"{what} yet; {advice}"
+    def __init__(self, what: str, folder: object, advice: str = "") -> None:
+        advice = f"yet; {advice}run: catalogue harvest --crawl latest"
+        super().__init__(f"{what} in {folder} {advice}", call="harvest('latest')")
+        self.without_folder = f"{what} {advice}"
         """The message for clients of a server."""
 
 

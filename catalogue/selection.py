@@ -53,7 +53,6 @@ _MONTHLY = "CC-MAIN-"
 _ROBOTS_FILE = "/robots.txt"
 _SUCCESS = "200"
 _NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"
-MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +276,7 @@ def with_stored(session: Session, words: Iterable[str]) -> list[str]:
     """
     stored = stored_crawls(session)
     if not stored:
-        raise _nothing_stored(session, "nothing is stored", "add crawls='latest', or ")
+        raise NothingStored("nothing is stored", session.data, "add crawls='latest', or ")
     return [each for word in words for each in (stored if word == STORED else [word])]
 
 
@@ -307,11 +306,6 @@ def stored_crawls(session: Session) -> list[str]:
     return newest_first([*session.metadata().requested_crawls, *session.block_lists.stored])
 
 
-def _nothing_stored(session: Session, what: str, advice: str) -> NothingStored:
-    run = f"{advice}run: {session.dataset.harvest_command('latest')}"
-    return NothingStored(what, session.data, run, call=session.dataset.harvest_call("latest"))
-
-
 def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: Sequence[str] = ()) -> NotHarvested:
     """Return the error that footers are not stored; raise UnknownCrawl for a name of no crawl."""
     dataset, (crawl, *others) = session.dataset, crawls
@@ -327,10 +321,7 @@ def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: 
     elif subsets and session.store_path.exists() and crawl in session.metadata().crawls:
         missing = [subset for subset in subsets if session.metadata().missing(crawl, [subset])]
         what = f"not all files of {crawl}, {' and '.join(missing)}, are harvested yet"
-    named = ",".join(crawls[:MOST_NAMED])
-    run = f"run: {dataset.harvest_command(named, subsets)}"
-    call = dataset.harvest_call(named, subsets)
-    return NotHarvested(f"{what}; {run}", crawl=crawl, call=call)
+    return dataset.not_harvested(what, crawls, subsets)
 
 
 def select_stored(
@@ -354,7 +345,7 @@ def select_stored(
         if crawl not in stored:
             raise not_stored(session, [crawl], 1, subsets)
     if not stored:
-        raise _nothing_stored(session, "no footers are stored", "")
+        raise NothingStored("no footers are stored", session.data)
     others = [word for word in parsed if word not in {"latest", *named}]
     return newest_first([*named, *(select_crawls(others, stored) if others else ())])
 
@@ -377,8 +368,7 @@ def _crawls_of_dataset(session: Session, words: tuple[str, ...]) -> list[str]:
     dataset, stored = session.dataset, session.metadata().requested_crawls
     parsed = parse_crawl_words(words, stored)
     if not stored:
-        run = dataset.harvest_command(dataset.name)
-        raise NotHarvested(f"nothing is harvested yet; run: {run}", call=dataset.harvest_call(dataset.name))
+        raise dataset.not_harvested("nothing is harvested yet", [dataset.name])
     if unknown := dataset.unknown_name(parsed, stored):
         dataset.select([unknown], [*listed_files(session.store, dataset)])  # raises an error if it does not exist
         raise not_stored(session, [unknown], 1)

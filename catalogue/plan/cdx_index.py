@@ -196,6 +196,4 @@ class CdxIndex:
         return self._not_harvested(message)
 
     def _not_harvested(self, message: str) -> NotHarvested:
-        run = COMMON_CRAWL.harvest_command(self.crawl, self._subsets)
-        call = COMMON_CRAWL.harvest_call(self.crawl, self._subsets)
-        return NotHarvested(f"{message}; run: {run}", crawl=self.crawl, call=call)
+        return COMMON_CRAWL.not_harvested(message, [self.crawl], self._subsets)
