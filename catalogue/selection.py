@@ -376,9 +376,7 @@ def _crawls_of_dataset(session: Session, words: tuple[str, ...]) -> list[str]:
 
 
 def _subsets_of_dataset(session: Session, words: Sequence[str]) -> tuple[str, ...]:
-    chosen = tuple(part.strip() for text in words for part in text.split(","))
     stored = session.metadata()
-    known = {subset for crawl in stored.requested_crawls for subset in stored.subsets(crawl)} if chosen else set[str]()
-    if unknown := next((word for word in chosen if word not in {*known, "all"}), None):
-        raise QueryError(f"unknown subset {unknown[:100]!r}; use {', '.join(sorted({*known, 'all'}))}")
-    return () if "all" in chosen else chosen
+    known = {subset for crawl in stored.requested_crawls for subset in stored.subsets(crawl)} if words else ()
+    chosen = select_subsets(words, sorted(known))
+    return () if {*chosen} == {*known} else chosen

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from catalogue.errors import BadManifest, QueryError, UnknownCrawl
-from catalogue.formatting import closest_name, in_utc
+from catalogue.formatting import closest_name, in_utc, not_among
 
 COLUMNAR, CDX = "columnar", "cdx"
 INDEXES = (COLUMNAR, CDX)
@@ -192,14 +192,12 @@ def subset_place(subset: str) -> tuple[int, str]:
     return (SUBSETS.index(subset) if subset in SUBSETS else len(SUBSETS), subset)
 
 
-def select_subsets(words: Iterable[str]) -> tuple[str, ...]:
+def select_subsets(words: Iterable[str], known: Sequence[str] = SUBSETS) -> tuple[str, ...]:
     chosen: list[str] = []
     for word in (part.strip() for text in words for part in text.split(",")):
-        if word != "all" and word not in SUBSETS:
-            similar = closest_name(word[:100], SUBSETS)
-            advice = f"did you mean {similar}?" if similar else f"choose among {', '.join(SUBSETS)} and all"
-            raise QueryError(f"unknown subset {word[:100]!r}; {advice}")
-        chosen += SUBSETS if word == "all" else [word]
+        if word not in (*known, "all"):
+            raise QueryError(not_among("unknown subset", word, (*known, "all")))
+        chosen += known if word == "all" else [word]
     return tuple(dict.fromkeys(chosen))
 
 

@@ -25,7 +25,7 @@ from catalogue.errors import CatalogueError, FormatError, QueryError, SourceErro
 from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resolve_manifest_paths
 from catalogue.progress import Progress, Report
-from catalogue.query.arguments import member_of, several
+from catalogue.query.arguments import member_of, one_of, several
 from catalogue.selection import check_listed, crawl_list, known_crawls, select_stored, update_crawl_list, with_stored
 from catalogue.session import Session
 from catalogue.store.stored_lists import (
@@ -196,8 +196,7 @@ def _harvest_values(
 
 def _check_options(session: Session, options: HarvestOptions) -> None:
     index, values = options.index, options.values
-    if index not in HARVESTED_INDEXES:
-        raise QueryError(f"invalid index {index!r}; use {' or '.join(HARVESTED_INDEXES)}")
+    one_of("index", HARVESTED_INDEXES)(index)
     if index == CDX and values:
         raise QueryError("values are in the columnar index; use index='columnar' or 'both'")
     if values and session.dataset_name is None:

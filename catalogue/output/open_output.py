@@ -13,6 +13,7 @@ from catalogue.output.formats import SUFFIXES, FormatSpec, RecordFormat, json_li
 from catalogue.output.ledger import Ledger
 from catalogue.output.targets import RemoteTarget, Target, digest_of, open_target, split_output
 from catalogue.output.writer import INDEX, PartWriter, PayloadWriter, RecordWriter, StreamWriter, numbered
+from catalogue.query.arguments import one_of
 from catalogue.records.document import Documents
 from catalogue.records.metadata import metadata_of, row_of, text_of
 from catalogue.settings import package_version
@@ -45,8 +46,7 @@ def format_of(output: Output) -> str:
 
 @contextmanager
 def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
-    if spec.name not in SUFFIXES:
-        raise QueryError(f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}")
+    one_of("form", SUFFIXES)(spec.name)
     if spec.name == "warc":
         yield warc_format(
             {

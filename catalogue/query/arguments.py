@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from catalogue.errors import QueryError
-from catalogue.formatting import closest_name
+from catalogue.formatting import closest_name, not_among
 
 _UNKNOWN = re.compile(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 _VALID = {
@@ -107,11 +107,11 @@ def comma_separated(texts: str | int | Iterable[str | int], name: str = "value")
 
 def one_of(name: str, choices: Iterable[str]) -> Callable[[str], str]:
     """Return a function that checks that a text is one of several."""
-    *others, last = choices
+    valid = tuple(choices)
 
     def check(text: str) -> str:
-        if not isinstance(text, str) or text not in (*others, last):
-            raise QueryError(f"invalid {name} {text!r:.100}; use {', '.join(others)} or {last}")
+        if not isinstance(text, str) or text not in valid:
+            raise QueryError(not_among(f"invalid {name}", text, valid))
         return text
 
     return check

@@ -172,7 +172,7 @@ def test_without_harvest(tmp_path: Path) -> None:
         ("/api/query?url=*" + "&a=b" * 300, 400, "more than 300 parameters"),
         ("/api/query?url=%FF", 400, "not percent-encoded UTF-8"),
         ("/api/query?url=" + "%41" * 14_000, 400, "the limit is 40,000"),
-        ("/api/status?url=x", 400, "unknown parameter 'url'; known are: none"),
+        ("/api/status?url=x", 400, "unknown parameter 'url'; use none"),
         ("/api/row_groups?after=x", 400, "invalid after 'x'"),
         ("/api/query?url=*&columns=url;b", 422, "did you mean url"),
         ("/api/query?url=*&columns=fetch_tim", 422, "did you mean fetch_time?"),
