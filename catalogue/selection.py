@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.crawls import (
     COLLINFO,
+    NO_CRAWL,
     STORED,
     SUBSETS,
     Crawl,
@@ -52,7 +53,6 @@ _ATTEMPTS = 3
 _MONTHLY = "CC-MAIN-"
 _ROBOTS_FILE = "/robots.txt"
 _SUCCESS = "200"
-_NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ def select_listed(session: Session, words: CrawlWords) -> Selection:
     _check_dataset(session)
     given = several(words, "crawls")
     if not given:
-        raise QueryError(_NO_CRAWL)
+        raise QueryError(NO_CRAWL)
     if session.store_path.exists() and {*given}.issubset(session.metadata().crawls):  # these names are valid
         return Selection(tuple(newest_first(given)), ())
     listed, missing = known_crawls(session), tuple[str, ...]()
@@ -339,7 +339,7 @@ def select_stored(
     stored = stored_crawls(session) if stored is None else newest_first(stored)
     parsed = parse_crawl_words(several(words, "crawls"), stored)
     if not parsed:
-        raise QueryError(_NO_CRAWL)
+        raise QueryError(NO_CRAWL)
     named = [*plain_names(parsed), *(select_listed(session, "latest").crawls if "latest" in parsed else ())]
     for crawl in named:
         if crawl not in stored:
@@ -350,18 +350,11 @@ def select_stored(
     return newest_first([*named, *(select_crawls(others, stored) if others else ())])
 
 
-def select_one(session: Session, word: CrawlWords) -> str:
-    """Return the one stored crawl that a word selects.
-
-    Raises:
-        QueryError: if it is not stored, or the word selects several.
-    """
-    has_store = session.dataset != COMMON_CRAWL or session.store_path.exists()
-    chosen, *others = select_stored(session, word, session.metadata().crawls if has_store else ())
-    if others:
-        count = plural(1 + len(others), "crawl")
-        raise QueryError(f"{word!r} selects {count}, and one can be shown; name it, such as {chosen}")
-    return chosen
+def only_crawl(crawls: Sequence[str]) -> str:
+    """Return the one crawl that is selected; raise QueryError if there are several."""
+    if len(crawls) > 1:
+        raise QueryError(f"{len(crawls):,} crawls are selected, and one can be shown; name it, such as {crawls[0]}")
+    return crawls[0]
 
 
 def _crawls_of_dataset(session: Session, words: tuple[str, ...]) -> list[str]:

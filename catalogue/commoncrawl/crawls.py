@@ -35,6 +35,7 @@ COLLINFO = "collinfo.json"
 _MARGIN = 31 * 24 * 60 * 60 * 1000
 """Milliseconds by which a crawl may have been fetched outside of its listed times."""
 _NAME = re.compile(CRAWL_NAME)
+NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"
 _LIST_CALL = "crawls()"
 _WEEK = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})[^0-9]{0,2}([0-9]{1,2})(?![0-9])")
 """Year and week in the name of a crawl, or in a similar text."""

@@ -10,6 +10,7 @@ from catalogue.commoncrawl.crawls import (
     COLLINFO,
     COLUMNAR,
     INDEXES,
+    NO_CRAWL,
     STORED,
     SUBSETS,
     CrawlWords,
@@ -267,7 +268,7 @@ def _select(
 
 def _select_listed(session: Session, words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     if not words:
-        raise QueryError("no crawl to harvest; name one, such as CC-MAIN-2022-05, or latest")
+        raise QueryError(NO_CRAWL)
     plain = list(plain_names(words))
     select_crawls(plain, known_crawls(session))
     if len(plain) < len(words):

@@ -1,6 +1,7 @@
 """The parameters of a query as pydantic models."""
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -83,7 +84,7 @@ def describe_invalid(model: type[Arguments], error: Any, name: str) -> str:  # n
         case "string_too_long":
             return f"invalid {name} {given!r}; it has more than {error['ctx']['max_length']:,} characters"
         case "literal_error":
-            use = error["ctx"]["expected"]
+            return not_among(f"invalid {name}", given, re.findall(r"'(\w+)'", error["ctx"]["expected"]))
         case "bool_parsing" | "bool_type":
             use = "true or false"
         case _ if "minimum" in rules:

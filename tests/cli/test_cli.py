@@ -190,7 +190,7 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("query x.com --format jsn", "Did you mean 'json'?"),
         ("query x.com --match dmain", "Did you mean 'domain'?"),
         ("export iceburg x", "Did you mean 'iceberg'?"),
-        ("site example.com --crawl all", " are selected; name one, such as CC-MAIN-2"),
+        ("site example.com --crawl all", " are selected, and one can be shown; name it, such as CC-MAIN-2"),
         ("query - --count", "to read patterns from stdin use --urls-file -"),
         ("query @a.txt --count", "to read patterns from a file use --urls-file a.txt"),
         ("query x.com -o no/such/folder/x.csv", "there is no folder"),

@@ -157,7 +157,7 @@ def test_without_harvest(tmp_path: Path) -> None:
         ("/api/query", 400, "url is required"),
         ("/api/query?url=", 400, "invalid url ''; example: *.example.com"),
         ("/api/query?url=" + "a" * 2001, 400, "'; it has more than 2,000 characters"),
-        ("/api/query?url=*&subset=warc,robots", 400, "invalid subset 'robots'; use 'warc'"),
+        ("/api/query?url=*&subset=warc,robots", 400, "invalid subset 'robots'; did you mean robotstxt?"),
         ("/api/query?url=*&columns=*,fetch_tim", 422, "did you mean fetch_time?"),
         ("/api/query?url=*&from=2021&from=2022", 400, "from is given 2 times"),
         ("/api/query?url=*&latest=perhaps", 400, "use true or false"),
