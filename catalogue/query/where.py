@@ -217,16 +217,11 @@ def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     statements, model = _statements(sql, connection), _statements("true", connection)
     # The rest of the statement must be ours: no GROUP BY, no second SELECT.
     expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
-    if not expression or statements != model or expression.get("function_name") == "row":  # as of () and (a, b)
-        raise QueryError(
-            f"a condition must be one boolean expression, such as fetch_status = 200; this is not one: {sql}"
-        )
+    is_one = expression and statements == model and expression.get("function_name") != "row"  # as of () and (a, b)
     # "a) OR (b" is an expression only between our brackets, and has another meaning next to other conditions.
-    bare = _tree(f"SELECT 1 WHERE {sql}\n", connection)
-    if bare["error"]:
-        raise QueryError(
-            f"a condition must be one boolean expression, such as fetch_status = 200; its brackets do not match: {sql}"
-        )
+    if not is_one or _tree(f"SELECT 1 WHERE {sql}\n", connection)["error"]:
+        problem = "its brackets do not match" if is_one else "this is not one"
+        raise QueryError(f"a condition must be one boolean expression, such as fetch_status = 200; {problem}: {sql}")
     parsed: dict[str, Any] = expression
     return parsed
 

@@ -167,7 +167,7 @@ def test_without_harvest(tmp_path: Path) -> None:
         ("/api/%71uery?url=*&limit=1_000", 400, "invalid limit '1_000'"),
         ("/api/query?url=*&limit=" + "9" * 5000, 400, "invalid limit"),
         ("/api/query?url=*&limit=%D9%A3", 400, "invalid limit"),
-        ("/api/query?url=*&match=any", 400, "'exact', 'prefix', 'host' or 'domain'"),
+        ("/api/query?url=*&match=any", 400, "use exact, prefix, host or domain"),
         ("/api/query?url=*" + "&status=200" * 101, 400, "status can be given 1 to 100 times"),
         ("/api/query?url=*" + "&a=b" * 300, 400, "more than 300 parameters"),
         ("/api/query?url=%FF", 400, "not percent-encoded UTF-8"),
