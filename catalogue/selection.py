@@ -22,7 +22,7 @@ from catalogue.commoncrawl.crawls import (
     CrawlWords,
     check_crawl_name,
     has_columnar_index,
-    may_be_unlisted,
+    may_exist,
     newest_first,
     no_columnar_index,
     parse_collinfo,
@@ -286,12 +286,11 @@ def check_listed(session: Session, crawl: str, listed: Collection[str]) -> None:
     A stored list that is older than a day is fetched again for it.
     """
     check_crawl_name(crawl, listed)
-    if not listed or crawl in listed or may_be_unlisted(crawl, listed) or crawl in stored_crawls(session):
+    if may_exist(crawl, listed) or crawl in stored_crawls(session):
         return
     found = crawl_list(session)
-    listed = found.crawls
-    if found.complete and crawl not in listed and not may_be_unlisted(crawl, listed):
-        raise UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, listed)}")
+    if found.complete and not may_exist(crawl, found.crawls):
+        raise UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, found.crawls)}")
 
 
 def known_crawls(session: Session) -> dict[str, Crawl]:

@@ -87,9 +87,9 @@ def closest_crawl(text: str, known: Collection[str]) -> str | None:
     return nearest if nearest and distances[nearest] <= _WEEKS_PER_YEAR else None
 
 
-def may_be_unlisted(crawl: str, listed: Collection[str]) -> bool:
-    """Return whether a crawl may exist that is not listed: at most a year newer, or not a monthly crawl."""
-    if not listed or not crawl.startswith("CC-MAIN-"):
+def may_exist(crawl: str, listed: Collection[str]) -> bool:
+    """Return whether a crawl is listed, or may exist without: at most a year newer, or not a monthly crawl."""
+    if not listed or crawl in listed or not crawl.startswith("CC-MAIN-"):
         return True
     weeks = (weeks for each in listed if (weeks := weeks_between(crawl, each)) is not None)
     return bool(_WEEK.search(crawl)) and 0 < min(weeks, default=1) <= _WEEKS_PER_YEAR

@@ -133,14 +133,15 @@ class Dataset:
         return NotHarvested(f"{problem}; run: {command}", crawl=crawls[0], call=call)
 
     def select(self, words: Iterable[str], known: Sequence[str]) -> list[str]:
+        """Return what words select of another dataset than Common Crawl's index."""
         words = parse_crawl_words(words, known)
         if unknown := self.unknown_name(words, known):
             raise UnknownCrawl(f"{self.name} has no {unknown!r}; it has {', '.join(known[:10])}")
-        return select_crawls(words, known, every=self != COMMON_CRAWL)
+        return select_crawls(words, known, every=True)
 
     def unknown_name(self, words: Iterable[str], known: Collection[str]) -> str | None:
-        """Return a name that does not exist; names of Common Crawl's crawls are checked by their form."""
-        return None if self == COMMON_CRAWL else next((word for word in plain_names(words) if word not in known), None)
+        """Return a name that does not exist."""
+        return next((word for word in plain_names(words) if word not in known), None)
 
     def to_json(self) -> bytes:
         values = {"name": self.name, "key": self.key, "keys": self.keys.value, "manifest": self.manifest}
