@@ -93,14 +93,15 @@ def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> 
     try:
         return check_columns(names, known.names, table)
     except UnknownColumn as error:
+        unknown = [name for name in names if name.casefold() not in map(str.casefold, known.names)]
         # Double quotes are for names in SQL, but most users mean text.
-        for name in names:
-            if f'"{name}"' in sql and name.casefold() not in map(str.casefold, known.names):
+        for name in unknown:
+            if f'"{name}"' in sql:
                 raise UnknownColumn(
                     f"the condition has an unknown column {name[:100]!r}; "
                     f"write text in single quotes: {literal(name[:100])}"
                 ) from error
-        if "did you mean" in str(error):
+        if "did you mean" in str(error) or unknown[0] in COMMON_CRAWL.schema.names:  # of a filter, such as status
             raise
         raise UnknownColumn(f"{error}; write text in single quotes") from error
 
