@@ -65,7 +65,7 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("query x.com --from ''", "--from is given an empty value"),
         ("query x.com --output=", "-o is given an empty value"),
         ("query x.com --crawl 2022 --crawl ''", "--crawl is given an empty value"),
-        ("query x.com --subset wat", "use warc, crawldiagnostics, robotstxt or all"),
+        ("query x.com --subset wat", "unknown subset 'wat'; use warc, crawldiagnostics, robotstxt or all"),
         ("query '*.com' --exact-url", "is not a complete URL"),
         ("plan http://a.com/ --match host --exact-url", "--match host others; leave out one of them"),
         ("query x.com -o found.xyz", "add --format"),
