@@ -196,9 +196,6 @@ class NotHarvested(QueryError):
         super().__init__(message, call=call)
         self.crawl = crawl
 
-    def because(self, reason: str) -> "NotHarvested":
-        return NotHarvested(f"{reason}, and {self}", crawl=self.crawl, call=self.call)
-
 
 class NothingStored(NotHarvested):
     """Nothing is stored in the data folder."""

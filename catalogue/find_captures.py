@@ -79,8 +79,8 @@ def crawl_indexes(
         answered = [crawl for crawl in stored if tables and not tables.missing(crawl, subsets)]
     missing = [crawl for crawl in selection.crawls if crawl not in answered]
     if missing and (uncovered or index == COLUMNAR):
-        error = not_stored(session, missing, len(selection.crawls), subsets)
-        raise error.because(f"the CDX index has no column {join_first(uncovered)}") if index == AUTO else error
+        reason = f"the CDX index has no column {join_first(uncovered)}, and " if index == AUTO else ""
+        raise not_stored(session, missing, len(selection.crawls), subsets, reason)
     reading, cost = (lambda: session.reading), session.cost()
 
     @cache

@@ -214,8 +214,10 @@ def select(session: Session, query: "Query") -> Selection:
     if session.dataset != COMMON_CRAWL:
         crawls = tuple(_crawls_of_dataset(session, query.crawls or ("all",)))
         return Selection(crawls, _subsets_of_dataset(session, query.subsets))
-    selected = select_listed(session, query.crawls or (STORED,))
-    return replace(selected, subsets=subsets_of(query.subsets, query.status, query.patterns))
+    words, subsets = query.crawls or (STORED,), subsets_of(query.subsets, query.status, query.patterns)
+    if session.store_path.exists() and {*words}.issubset(session.metadata().crawls):  # these names are valid
+        return Selection(tuple(newest_first(words)), subsets)
+    return replace(select_listed(session, words), subsets=subsets)
 
 
 def subsets_of(words: Sequence[str], statuses: Sequence[str], patterns: Iterable[str]) -> tuple[str, ...]:
@@ -246,8 +248,6 @@ def select_listed(session: Session, words: CrawlWords) -> Selection:
     given = several(words, "crawls")
     if not given:
         raise QueryError(NO_CRAWL)
-    if session.store_path.exists() and {*given}.issubset(session.metadata().crawls):  # these names are valid
-        return Selection(tuple(newest_first(given)), ())
     listed, missing = known_crawls(session), tuple[str, ...]()
     parsed = parse_crawl_words(given, listed)
     if has_words := STORED in parsed:
@@ -305,22 +305,24 @@ def stored_crawls(session: Session) -> list[str]:
     return newest_first([*session.metadata().requested_crawls, *session.block_lists.stored])
 
 
-def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: Sequence[str] = ()) -> NotHarvested:
-    """Return the error that footers are not stored; raise UnknownCrawl for a name of no crawl."""
+def not_stored(
+    session: Session, crawls: Sequence[str], selected: int, subsets: Sequence[str] = (), reason: str = ""
+) -> NotHarvested:
+    """Return the error that footers are not stored, after a ``reason``; raise UnknownCrawl for a name of no crawl."""
     dataset, (crawl, *others) = session.dataset, crawls
     if dataset == COMMON_CRAWL:
         listed = known_crawls(session)
         for each in crawls:
             check_listed(session, each, listed)
         if not has_columnar_index(crawl):
-            return NotHarvested(no_columnar_index(crawl), crawl=crawl)
+            return NotHarvested(f"{reason}{no_columnar_index(crawl)}", crawl=crawl)
     what = f"{crawl} is not harvested yet"
     if others:
         what = f"{len(crawls):,} of {plural(selected, 'crawl')} are not harvested yet"
     elif subsets and session.store_path.exists() and crawl in session.metadata().crawls:
         missing = [subset for subset in subsets if session.metadata().missing(crawl, [subset])]
         what = f"not all files of {crawl}, {' and '.join(missing)}, are harvested yet"
-    return dataset.not_harvested(what, crawls, subsets)
+    return dataset.not_harvested(f"{reason}{what}", crawls, subsets)
 
 
 def select_stored(
