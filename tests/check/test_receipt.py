@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import catalogue
 from catalogue.check.receipt import check_answer, check_source, read_receipt
-from catalogue.errors import BadReceipt, QueryError
+from catalogue.errors import FormatError, QueryError
 from catalogue.output.ledger import Ledger
 from catalogue.settings import Settings
 from tests.conftest import once
@@ -114,7 +114,7 @@ def test_finds_each_changed_byte_of_the_answer(answered: Path, place: int) -> No
 def test_finds_each_changed_byte_of_the_receipt(answered: Path, place: int, *, cut: bool) -> None:
     content, changed = (answered / "found.receipt").read_bytes(), answered / "changed.receipt"
     changed.write_bytes(content[: place % len(content)] if cut else flip(content, place % (8 * len(content))))
-    with pytest.raises(BadReceipt):
+    with pytest.raises(FormatError):
         read_receipt(changed)
 
 
@@ -268,7 +268,7 @@ def test_millions_of_line_feeds_take_little_memory(command: Command) -> None:
     (command.home / "x.jsonl.ledger").write_bytes(line_feeds)
     tracemalloc.start()
     try:
-        with pytest.raises(BadReceipt):
+        with pytest.raises(FormatError):
             read_receipt(command.home / "r")
         with pytest.raises(QueryError, match="cannot be read as a ledger"):
             Ledger(command.home / "x.jsonl.ledger", {})
