@@ -21,7 +21,7 @@ from urllib.request import url2pathname
 
 from catalogue.atomic_files import named, open_file, whole_file
 from catalogue.commoncrawl.crawls import COLLINFO
-from catalogue.errors import BadReceipt, FileChanged, NotFound, QueryError, RangeIgnored, WrongRange
+from catalogue.errors import FileChanged, FormatError, NotFound, QueryError, RangeIgnored, WrongRange
 from catalogue.formatting import ReprMixin, plural, printable, size, to_json
 from catalogue.progress import Progress
 from catalogue.session import Session
@@ -139,7 +139,7 @@ def read_receipt(path: Path) -> Receipt:
     """Read a receipt and check its own digest.
 
     Raises:
-        BadReceipt: if it is invalid or was changed.
+        FormatError: if it is invalid or was changed.
         QueryError: if it cannot be read.
     """
     try:
@@ -152,13 +152,13 @@ def read_receipt(path: Path) -> Receipt:
 def _read_receipt(path: Path, file: BinaryIO) -> Receipt:
     length = os.fstat(file.fileno()).st_size
     if length > _LARGEST:
-        raise BadReceipt(f"{path} is larger than {size(_LARGEST)}")
+        raise FormatError(f"{path} is larger than {size(_LARGEST)}")
     last = len(_last_line("0" * 64))
     content, digest = max(0, length - last), hashlib.sha256()
     while chunk := file.read(min(_CHUNK, content - file.tell())):
         digest.update(chunk)
     if file.read(last + 1) != _last_line(digest.hexdigest()):
-        raise BadReceipt(f"{path} is not a receipt, or was changed: its last line is not the digest of the others")
+        raise FormatError(f"{path} is not a receipt, or was changed: its last line is not the digest of the others")
     file.seek(0)
     try:
         head = json.loads(file.readline(_LONGEST_HEAD))
@@ -166,7 +166,7 @@ def _read_receipt(path: Path, file: BinaryIO) -> Receipt:
         while file.tell() < content:
             reads.append(_checked(ReadRange(**json.loads(file.readline(_LONGEST_LINE)))))
         if head["receipt"] != _FORMAT or head["ranges"] != len(reads):
-            raise BadReceipt(f"{path} has another format than this version writes")
+            raise FormatError(f"{path} has another format than this version writes")
         json.dumps(to_json(head), ensure_ascii=False).encode()  # raises an error for what cannot be printed
         answer = head["answer"]
         name = str(answer["file"])
@@ -182,7 +182,7 @@ def _read_receipt(path: Path, file: BinaryIO) -> Receipt:
             tuple(reads),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise BadReceipt(f"{path} is not a receipt: {printable(str(error)[:200])}") from error
+        raise FormatError(f"{path} is not a receipt: {printable(str(error)[:200])}") from error
 
 
 def _checked(read: ReadRange) -> ReadRange:

@@ -22,7 +22,7 @@ from catalogue.commoncrawl.datasets import (
 )
 from catalogue.errors import OF_ONE_FILE, BadManifest, NotFound, SourceUnavailable, UnknownCrawl
 from catalogue.formatting import ReprMixin, plural, size
-from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_ranges
+from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_span
 from catalogue.parquet.footer import decode_footer
 from catalogue.progress import Progress, Report
 from catalogue.source.parallel import RequestThreads, map_as_completed
@@ -195,7 +195,7 @@ def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str
         if (value := store.undamaged("files", path)) is None:
             continue
         footer = decode_footer(value.data, value.size)
-        requested = {group.ordinal for group in footer.row_groups if index_ranges([group], table.key)}
+        requested = {group.ordinal for group in footer.row_groups if index_span([group], table.key)}
         there = store.indexes(path, requested, value) if path in known else {}
         if any(not there.get(n) or len(there[n].offset_indexes) < len(footer.columns) for n in requested):
             found[path] = value

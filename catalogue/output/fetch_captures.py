@@ -69,7 +69,8 @@ def fetch_record(session: Session, given: "Capture | Mapping[str, Any] | pd.Seri
     is_series = hasattr(given, "get") and getattr(given, "ndim", 0) == 1  # a row of a DataFrame
     if not (isinstance(given, Capture | Mapping) or is_series):
         raise QueryError(f"invalid capture {given!r:.100}; use a row of captures, such as a dict")
-    capture = given if isinstance(given, Capture) else capture_of(cast("Mapping[str, Any]", given))
+    roots = source_roots(session.settings.source)
+    capture = given if isinstance(given, Capture) else capture_of(cast("Mapping[str, Any]", given), roots)
     body = get_bytes(session.source, capture, capture.range)
     try:
         return read_record(capture, body)

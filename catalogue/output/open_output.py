@@ -43,10 +43,29 @@ def format_of(output: Output) -> str:
     raise QueryError(f"the format of {name} is unknown; use an ending: {endings}; or choose a format")
 
 
+def check_output(output: Output, form: str, most: int | None) -> None:
+    """Raise QueryError if an output cannot be one of a format, with files of ``most`` bytes."""
+    if not isinstance(output, str | Path):
+        if not hasattr(output, "write") or hasattr(output, "encoding"):  # a file for texts
+            raise QueryError(f"invalid output {output!r:.100}; use a path, a URL or an open binary file")
+        if form in {"payload", "parquet"}:
+            problem = "only warc, text and metadata can be written to a stream"
+            raise QueryError(f"{problem}; choose one of them, or give a file")
+        return
+    is_folder, suffix = form == "payload", SUFFIXES[form]
+    split_output(output, file=not is_folder)
+    if most is not None and most < 1:
+        raise QueryError("invalid size of files; use at least one byte, such as 1GB")
+    if is_folder and most is not None:
+        raise QueryError("payloads are a file each; leave out most=")
+    if is_folder and str(output).endswith(tuple(filter(None, SUFFIXES.values()))):
+        raise QueryError(f"payloads are written to a folder; {output} looks like a file")
+    if not str(output).endswith(suffix):
+        raise QueryError(f"the name of a file with {form} ends in {suffix}; {output} does not")
+
+
 @contextmanager
 def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
-    if spec.name not in SUFFIXES:
-        raise QueryError(f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}")
     if spec.name == "warc":
         yield warc_format(
             {
@@ -84,17 +103,13 @@ def open_output(
         StoreLocked: if another process writes to it.
         OutputFailed: if it cannot be reached.
     """
+    check_output(output, format_.name, most)
     if not isinstance(output, str | Path):
-        _check_stream(output, format_)
         with TemporaryDirectory() as temporary, closing(Ledger(Path(temporary) / "ledger", {})) as ledger:
             yield StreamWriter(output, format_, ledger), ledger
         return
     is_folder = format_.name == "payload"
     folder, name = split_output(output, file=not is_folder)
-    if most is not None and most < 1:
-        raise QueryError("invalid size of files; use at least one byte, such as 1GB")
-    if is_folder and most is not None:
-        raise QueryError("payloads are a file each; leave out the size of files")
     if isinstance(folder, str) and not is_folder:
         most = most or _MAX_REMOTE_BYTES
     ledger_name = f"{name}.ledger"
@@ -125,13 +140,6 @@ def open_output(
                 with closing(writer):
                     yield writer, ledger
             publish()
-
-
-def _check_stream(output: object, format_: RecordFormat) -> None:
-    if not hasattr(output, "write") or hasattr(output, "encoding"):  # a file for texts
-        raise QueryError(f"invalid output {output!r:.100}; use a path, a URL or an open binary file")
-    if format_.name in {"payload", "parquet"}:
-        raise QueryError("only warc, text and metadata can be written to a stream; choose one of them, or give a file")
 
 
 def _check_files(ledger: Ledger, label: str, name: str, format_: RecordFormat, *, single: bool) -> None:

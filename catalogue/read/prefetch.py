@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import COLUMNAR
-from catalogue.errors import UNUSABLE, FileChanged, NotFound, SourceError, UnplannedRead
+from catalogue.errors import UNUSABLE, FileChanged, NotFound, SourceError
 from catalogue.parquet.arrow_arrays import positions, texts
 from catalogue.parquet.page_headers import PageHeader, check_pages
 from catalogue.parquet.page_index import OffsetIndex
@@ -110,7 +110,7 @@ class Prefetcher:
         """Yield the row groups in the order of the plan, with the bytes of the first wave.
 
         Raises:
-            UnplannedRead: if the plan's requests are not those of its row groups.
+            AssertionError: if the plan's requests are not those of its row groups.
         """
         # A row group that was yielded is not kept here, so that its bytes can be freed.
         left = {
@@ -124,13 +124,13 @@ class Prefetcher:
             for ordinal in dict.fromkeys(part.row_group for part in fetch.parts):
                 key = (fetch.path, ordinal)
                 if key not in left:
-                    raise UnplannedRead(f"{fetch.path}: row group {ordinal} was fetched but not planned")
+                    raise AssertionError(f"{fetch.path}: row group {ordinal} was fetched but not planned")
                 left[key].take(fetch, body)
             # Later ones may be complete earlier, from the cache.
             while left and left[key := next(iter(left))].size == sizes[key]:
                 yield left.pop(key)
         if left:  # its rows would be missing
-            raise UnplannedRead(f"{next(iter(left.values())).where} was planned but not fetched whole")
+            raise AssertionError(f"{next(iter(left.values())).where} was planned but not fetched whole")
 
     def _bodies(self, wave: Iterable[PlannedRequest]) -> Iterator[tuple[PlannedRequest, bytes]]:
         waiting = deque(wave)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from catalogue.atomic_files import make_folder
-from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError
+from catalogue.errors import BadPageIndex, NothingStored, StoreDamaged, StoreError
 from catalogue.parquet.page_index import Indexes
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.schema import (
@@ -57,7 +57,7 @@ class Store:
         """Open a store; read-only if the file or its folder is not writable.
 
         Raises:
-            NotHarvested: if there is no file.
+            NothingStored: if there is no file.
             StoreError: if it is not a store, or of a newer version.
             DiskFailed: if it cannot be created.
         """
@@ -66,10 +66,7 @@ class Store:
         self._process = os.getpid()
         self._mutex = threading.RLock()
         if not create and not path.exists():
-            raise NotHarvested(
-                f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl latest",
-                call="harvest('latest')",
-            )
+            raise NothingStored("nothing is harvested", path.parent)
         self.read_only = not is_writable(path)
         if create and self.read_only:
             raise unwritable(path)

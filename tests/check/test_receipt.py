@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.check.receipt import check_answer, check_source, read_receipt
-from catalogue.errors import BadReceipt, QueryError
+from catalogue.errors import FormatError, QueryError
 from catalogue.output.ledger import Ledger
 from tests.conftest import once
 from tests.support.catalogues import catalogue_in
@@ -109,7 +109,7 @@ def test_finds_each_changed_byte_of_the_answer(answered: Path, place: int) -> No
 def test_finds_each_changed_byte_of_the_receipt(answered: Path, place: int, *, cut: bool) -> None:
     content, changed = (answered / "found.receipt").read_bytes(), answered / "changed.receipt"
     changed.write_bytes(content[: place % len(content)] if cut else flip(content, place % (8 * len(content))))
-    with pytest.raises(BadReceipt):
+    with pytest.raises(FormatError):
         read_receipt(changed)
 
 
@@ -261,7 +261,7 @@ def test_millions_of_line_feeds_take_little_memory(command: Command) -> None:
     (command.home / "r").write_bytes(sealed(line_feeds[1:].decode()))
     (command.home / "x.jsonl.ledger").write_bytes(line_feeds)
     with memory_below(16 << 20):
-        with pytest.raises(BadReceipt):
+        with pytest.raises(FormatError):
             read_receipt(command.home / "r")
         with pytest.raises(QueryError, match="cannot be read as a ledger"):
             Ledger(command.home / "x.jsonl.ledger", {})

@@ -256,7 +256,7 @@ def test_damaged_files_are_found_and_dropped(cat: Catalogue, mirror: Path, tmp_p
 def test_forget_deletes_lists_and_missing_ones_are_named(cat: Catalogue, mirror: Path, tmp_path: Path) -> None:
     with pytest.raises(UnknownCrawl, match=f"has no CDX index of {OTHER}"):
         cat.harvest(OTHER, index="cdx")
-    with pytest.raises(QueryError, match="invalid index 'all'; use columnar or cdx or both"):
+    with pytest.raises(QueryError, match="invalid index 'all'; use columnar, cdx or both"):
         cat.harvest(CRAWL, index="all")
     cat.harvest(CRAWL, index="cdx")
     write_list(mirror, make_list(2000), OTHER)

@@ -327,7 +327,7 @@ def test_writes_rows_of_any_record() -> None:
     [
         ("no/out.warc.gz", "warc", None, "there is no folder"),
         ("other.warc.gz", "warc", None, "was not written by this command"),
-        ("other.warc.gz", "text", None, "was not written by this command"),
+        ("other.warc.gz", "text", None, "ends in .jsonl"),
         ("other-00000.warc.gz", "warc", 5, None),
         ("full", "payload", None, "was not written by this command"),
         ("empty", "payload", None, None),

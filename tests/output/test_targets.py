@@ -82,7 +82,7 @@ def test_does_not_replace_remote_files(records: list[Record], tmp_path: Path, aw
         fill(f"{away}/out.warc.gz", "warc", records, tmp_path)
     fill(f"{away}/other.warc.gz", "warc", records, tmp_path)
     with pytest.raises(QueryError, match=r"other.warc.gz.ledger is of another output"):
-        fill(f"{away}/other.warc.gz", "text", records, tmp_path)
+        fill(f"{away}/other.warc.gz", "warc", records, tmp_path, most=5)
     assert files.cat_file(f"{root}/out-00000.warc.gz") == b"precious"
 
 
