@@ -1,8 +1,7 @@
 """The columnar index of a crawl: plan a query from stored footers."""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from operator import attrgetter
@@ -21,6 +20,7 @@ from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.cache import AnySource, CachedSource, drop_cached
 from catalogue.source.checks import Response
 from catalogue.source.observe import requests_for
+from catalogue.source.parallel import run_ahead
 from catalogue.store.database import Store, encode_indexes
 from catalogue.store.stored_file import StoredFile
 from catalogue.tables.column_values import CrawlValues, Place
@@ -185,12 +185,11 @@ class ColumnarIndex:
         """
         if not (requests := self.key_indexes()):
             return
-        executor = ThreadPoolExecutor(self.source().connections, thread_name_prefix="indexes")
         try:
-            for request, answer in zip(requests, executor.map(self.fetch, requests), strict=True):
-                self.take(request, answer)
+            with closing(run_ahead(self.source().connections, self.fetch, requests)) as calls:
+                for request, call in calls:
+                    self.take(request, call.result())
         finally:
-            executor.shutdown(wait=False, cancel_futures=True)
             self.save()
 
     def fetch(self, request: PlannedRequest) -> Response:
