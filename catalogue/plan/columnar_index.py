@@ -29,7 +29,7 @@ from catalogue.tables.crawl_table import FileMetadata
 _FILES_AT_ONCE = 32
 """Files whose page indexes are stored in one transaction."""
 _INDEXES = 256
-"""Cached row groups, of some 20 kB each."""
+"""Cached row groups, of some 20 kB each; one file may have more."""
 
 
 @dataclass(eq=False, slots=True)
@@ -45,17 +45,13 @@ class PageIndexes:
         self, path: str, version: StoredFile, ordinals: Iterable[int], states: tuple[str, str]
     ) -> dict[int, Indexes]:
         keys = {ordinal: (path, ordinal, version.version, states) for ordinal in ordinals}
-        found: dict[int, Indexes | None] = {}
-        for ordinal, key in keys.items():
-            with suppress(KeyError):  # other threads add and delete some
-                found[ordinal] = self._indexes[key]
-        if missing := [ordinal for ordinal in keys if ordinal not in found]:
+        if missing := [ordinal for ordinal, key in keys.items() if key not in self._indexes]:
+            if len(self._indexes) + len(missing) > _INDEXES:
+                self._indexes.clear()
+                missing = [*keys]
             stored = self.store.indexes(path, missing, version)
-            found |= {ordinal: stored.get(ordinal) for ordinal in missing}
-            self._indexes |= {keys[ordinal]: found[ordinal] for ordinal in missing[:_INDEXES]}
-            for old in list(self._indexes)[:-_INDEXES]:
-                self._indexes.pop(old, None)
-        return {ordinal: indexes for ordinal, indexes in found.items() if indexes}
+            self._indexes |= {keys[ordinal]: stored.get(ordinal) for ordinal in missing}
+        return {ordinal: indexes for ordinal, key in keys.items() if (indexes := self._indexes[key])}
 
 
 @dataclass(eq=False)
