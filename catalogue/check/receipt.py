@@ -14,7 +14,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -62,7 +61,6 @@ class ReceiptRecorder:
     """Records what is read, as an observer of requests, for any thread."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
         self._reads: dict[ReadRange, None] = {}
 
     def __call__(self, event: RequestEvent) -> None:
@@ -79,8 +77,7 @@ class ReceiptRecorder:
             event.reason,
             event.source,
         )
-        with self._lock:
-            self._reads[read] = None
+        self._reads[read] = None
 
     def add_footers(self, session: Session, paths: Iterable[str]) -> None:
         """Add the footers in the store by which files were planned."""

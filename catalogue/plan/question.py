@@ -236,7 +236,7 @@ class Question:
                 for _, call in calls:
                     report(call.result())
         finally:
-            for columnar in {id(each): each for each, _ in fetches}.values():
+            for columnar in {each for each, _ in fetches}:
                 columnar.save()
             if plan.searched:
                 self.lists().save(plan.searched)
