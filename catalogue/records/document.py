@@ -7,7 +7,7 @@ process without credentials that is an error of one document.
 import json
 import signal
 from contextlib import suppress
-from threading import Event, Timer
+from threading import Timer
 from typing import Any, Self
 
 from catalogue.errors import BadDocument
@@ -72,7 +72,7 @@ class Documents:
     def _parse(self, request: bytes) -> bytes:
         parser = self._take() or _ParserProcess(self._seconds)
         try:
-            if (answer := parser.call(request)) is None and not parser.expired.is_set():
+            if (answer := parser.call(request)) is None and not parser.expired:
                 parser = _ParserProcess(self._seconds)  # something else may have killed the first
                 answer = parser.call(request)
         except BaseException:  # after an interrupt its answer may still come
@@ -94,7 +94,7 @@ class Documents:
 class _ParserProcess:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self.expired = Event()
+        self.expired = False
         self._process = start_isolated(_SERVE)
         assert self._process.stdin  # noqa: S101 - it has both
         assert self._process.stdout  # noqa: S101
@@ -105,10 +105,10 @@ class _ParserProcess:
         """Return the answer; None if the process died or took too long."""
 
         def expire() -> None:
-            self.expired.set()
+            self.expired = True
             self._process.kill()
 
-        self.expired.clear()
+        self.expired = False
         timer = Timer(self._seconds, expire)
         timer.start()
         answer = None
@@ -122,7 +122,7 @@ class _ParserProcess:
 
     @property
     def end(self) -> str:
-        if self.expired.is_set():
+        if self.expired:
             return f"took over {self._seconds:g} s"
         status = self._process.returncode
         return f"died ({signal.Signals(-status).name if status < 0 else f'exit status {status}'})"
