@@ -207,8 +207,8 @@ class Question:
             raise refusal
         return plan.blocks if plan else None
 
-    def prepare(self, plan: ReadPlan, report: Callable[[int], None] = lambda _: None) -> None:
-        """Fetch the page indexes and make the searches that a plan needs; ``report`` gets received bytes.
+    def prepare(self, plan: ReadPlan, report: Callable[[], None] = lambda: None) -> None:
+        """Fetch the page indexes and make the searches that a plan needs; ``report`` is called after each.
 
         Raises:
             SourceError: if a request fails.
@@ -232,9 +232,10 @@ class Question:
                         self.note_failure(columnar.crawl, COLUMNAR, error)
                         if COLUMNAR not in self.indexes(columnar.crawl).refusals:
                             raise
-                    report(len(fetch.range))
+                    report()
                 for _, call in calls:
-                    report(call.result())
+                    call.result()
+                    report()
         finally:
             for columnar in {each for each, _ in fetches}:
                 columnar.save()
