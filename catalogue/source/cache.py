@@ -153,7 +153,6 @@ class CachedSource:
         self.cache = cache
         self._observer = observer
         """This is called with cached ranges; the inner source reports its requests."""
-        self._closed = False
         self._running: dict[tuple[int, str, FileVersion, ByteRange], Future[Response | None]] = {}
         """Responses for all threads that wait; None if the thread that requests one is interrupted."""
 
@@ -165,7 +164,7 @@ class CachedSource:
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         """See ``Source.get``; without a pin, the response is cached for later requests."""
-        if self._closed or not isinstance(requested, ByteRange):
+        if not isinstance(requested, ByteRange):
             return self.inner.get(path, requested, pin=pin)
         if pin is None:  # for later requests, which name the version
             response = self.inner.get(path, requested)
@@ -204,7 +203,6 @@ class CachedSource:
         return response
 
     def close(self) -> None:
-        self._closed = True
         self.inner.close()
 
 
