@@ -17,7 +17,6 @@ from catalogue.errors import (
     Harvesting,
     NotHarvested,
     SourceError,
-    SourceUnavailable,
     StoreLocked,
     UnknownCrawl,
 )
@@ -156,8 +155,6 @@ class OnDemandHarvester:
             if not harvest.progress.listed:
                 self._notify(f"{crawl} was requested; harvesting it")
             harvest.progress = at
-            if self._closed:
-                raise SourceUnavailable("the server was stopped")
 
         try:
             with closing(self._opened()) as session:
