@@ -21,7 +21,7 @@ from catalogue.progress import Progress, Report
 from catalogue.query.arguments import several
 from catalogue.selection import select_stored
 from catalogue.session import Session
-from catalogue.source.parallel import RequestThreads, map_in_order
+from catalogue.source.parallel import run_ahead
 from catalogue.store.schema import TABLES, row_group_of, unwritable
 from catalogue.store.stored_file import file_version_of, marker
 from catalogue.store.stored_lists import (
@@ -338,9 +338,10 @@ class _Check:
         def compare(path: str) -> list[Finding]:
             return [*compare_with_source(self.session, path)]
 
-        with closing(RequestThreads(source.connections)) as threads:
+        with closing(run_ahead(source.connections, compare, chosen)) as calls:
             try:
-                for findings in map_in_order(threads, compare, chosen, limit=2 * source.connections):
+                for _, call in calls:
+                    findings = call.result()
                     checked.findings += findings
                     checked.compared += 1
                     checked.equal += not findings

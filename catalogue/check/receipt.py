@@ -14,7 +14,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -28,7 +27,7 @@ from catalogue.session import Session
 from catalogue.settings import package_version
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.observe import RequestEvent
-from catalogue.source.parallel import RequestThreads, map_in_order
+from catalogue.source.parallel import run_ahead
 
 _FORMAT = 1
 _LARGEST = 1 << 30
@@ -62,7 +61,6 @@ class ReceiptRecorder:
     """Records what is read, as an observer of requests, for any thread."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
         self._reads: dict[ReadRange, None] = {}
 
     def __call__(self, event: RequestEvent) -> None:
@@ -79,8 +77,7 @@ class ReceiptRecorder:
             event.reason,
             event.source,
         )
-        with self._lock:
-            self._reads[read] = None
+        self._reads[read] = None
 
     def add_footers(self, session: Session, paths: Iterable[str]) -> None:
         """Add the footers in the store by which files were planned."""
@@ -246,20 +243,20 @@ def check_source(receipt: Receipt, session: Session) -> Iterator[str]:
             return f"{read.path} has {response.total_size:,} bytes, and the receipt {read.size:,}"
         return None if hashlib.sha256(response.body).hexdigest() == read.sha256 else f"{place} was changed"
 
-    with closing(RequestThreads(source.connections)) as threads, session.bars("ranges") as advance:
-        found = map_in_order(
-            threads,
-            lambda read: check(read) and check(read),  # the response may be damaged, so another one confirms a problem
-            reads,
-            limit=_IN_FLIGHT,
-            weight=lambda read: read.end - read.start,
-        )
-        with closing(found):
-            for problem in found:
-                at.done += 1
-                advance(at)
-                if problem:
-                    yield problem
+    calls = run_ahead(
+        source.connections,
+        lambda read: check(read) and check(read),  # the response may be damaged, so another one confirms a problem
+        reads,
+        limit=_IN_FLIGHT,
+        weight=lambda read: read.end - read.start,
+    )
+    with closing(calls), session.bars("ranges") as advance:
+        for _, call in calls:
+            problem = call.result()
+            at.done += 1
+            advance(at)
+            if problem:
+                yield problem
 
 
 def _digest(path: Path) -> tuple[int, str]:

@@ -25,7 +25,7 @@ from catalogue.formatting import ReprMixin, plural, size
 from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_span
 from catalogue.parquet.footer import decode_footer
 from catalogue.progress import Progress, Report
-from catalogue.source.parallel import RequestThreads, map_as_completed
+from catalogue.source.parallel import run_ahead
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile, marker
@@ -140,13 +140,11 @@ class _Run:
     def fetch(self, missing: Iterable[IndexFile]) -> None:
         at, spent, started = self.outcome.progress, self.session.spending(), time.monotonic()
         self.report(at)
-        connections = self.session.source.connections
-        threads = RequestThreads(connections)
-        fetched = map_as_completed(threads, self.fetcher.fetch, missing, limit=2 * connections)
+        fetched = run_ahead(self.session.source.connections, self.fetcher.fetch, missing, in_order=False)
         try:
-            with closing(threads), closing(fetched):
-                for file, future in fetched:
-                    self._add(file.path, future)
+            with closing(fetched):
+                for file, call in fetched:
+                    self._add(file.path, call)
                     at.requests, at.bytes = spent()
                     at.seconds = time.monotonic() - started
                     self.report(at)

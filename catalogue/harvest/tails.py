@@ -76,7 +76,6 @@ class FooterFetcher:
         self._source, self._dataset = session.source, session.dataset
         self._known = known
         self._pages = pages
-        self._lock = Lock()
         self._largest: dict[str, int] = {}
         self._turn = count()
         for path in stored[::10]:
@@ -87,17 +86,14 @@ class FooterFetcher:
 
     def length(self, subset: str) -> int:
         """Return the length of the next tail."""
-        with self._lock:
-            largest = self._largest.get(subset)
-            more = next(self._turn) % _LENGTHS
+        largest, more = self._largest.get(subset), next(self._turn) % _LENGTHS
         if largest is None:
             return more + (FIRST_TAIL_WITH_PAGES if self._pages else USUAL_TAIL)
         return more + largest + largest // _SPARE + 4096
 
     def _learn(self, subset: str, size: int, footer_length: int, indexes: ByteRange | None) -> None:
         needed = size - TRAILER - indexes.start if indexes else footer_length
-        with self._lock:
-            self._largest[subset] = max(needed, self._largest.get(subset, 0))
+        self._largest[subset] = max(needed, self._largest.get(subset, 0))
 
     def fetch(self, file: IndexFile) -> FetchedFile:
         if known := self._known.get(file.path):
@@ -120,8 +116,8 @@ class FooterFetcher:
             raise type(error)(message) from error
         span = index_span(footer.row_groups, self._dataset.key) if self._pages else None
         indexes = self._indexes(file, footer, span, version, body)
-        self._learn(file.subset, version.size, length, span)
         with _DECODING:
+            self._learn(file.subset, version.size, length, span)
             stored = stored_response(tail, self._source, data)
             fetched = FetchedFile.of_footer(stored, indexes, is_new=True)
             with suppress(OverflowError):  # which is reported where the table is made

@@ -317,7 +317,7 @@ def test_dataframes_report_missing_records(harvested: Catalogue, crawl: str) -> 
 def test_writes_rows_of_any_record() -> None:
     page = record_of(b"<p>x</p>")
     record = replace(page, http_headers=(*page.http_headers, ("X-Odd", "\ud800")))
-    with Documents(processes=1) as documents:
+    with Documents() as documents:
         row = json.loads(gzip.decompress(encode_row(row_of(record, documents.extract))))
         assert (row["text"], row["failure"]) == ("x", None)
         assert {"name": "X-Odd", "value": "?"} in row["headers"]
