@@ -147,8 +147,11 @@ class _Run:
         fetched = map_as_completed(threads, self.fetcher.fetch, missing, limit=2 * connections)
         try:
             with closing(threads), closing(fetched):
-                for file, future in fetched:
+                for tried, (file, future) in enumerate(fetched, 1):
                     self._add(file.path, future)
+                    if tried == len(self.outcome.failures) == _HOPELESS:
+                        message = f"the first {_HOPELESS} files all failed, the last with: {future.exception()}"
+                        raise SourceUnavailable(message) from future.exception()
                     at.requests, at.bytes = spent()
                     at.seconds = time.monotonic() - started
                     self.report(at)
@@ -163,9 +166,6 @@ class _Run:
             self.outcome.progress.failed += 1
             if path not in self.stored:
                 self.failures.append((path, marker(f"{type(error).__name__}: {error}")))
-            if not self.outcome.fetched and len(self.outcome.failures) >= _HOPELESS:
-                message = f"the first {_HOPELESS} files all failed, the last with: {error}"
-                raise SourceUnavailable(message) from error
         else:
             if result.value:
                 self.outcome.fetched.add(path)
