@@ -202,19 +202,16 @@ def named(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def errors_of(output: object, folder: Path) -> Iterator[None]:
-    """Name the output in errors of its temporary file or lock.
-
-    Raises:
-        DiskFailed: if the folder cannot be written to.
-    """
+    """Raise errors of the temporary file or lock of an output as ``DiskFailed``."""
     try:
         yield
     except OSError as error:
+        if isinstance(error, CatalogueError):
+            raise
+        reason = f"{error.strerror or error}{room(folder, error)}"
         if error.errno in _NOT_PERMITTED:
-            where = f"no permission for the folder {folder.absolute()}"
-            raise DiskFailed(f"{output} cannot be written: {where}; choose another name") from error
-        error.filename = str(output)
-        raise
+            reason = f"no permission for the folder {folder.absolute()}; choose another name"
+        raise DiskFailed(f"{output} cannot be written: {reason}") from error
 
 
 _FULL_DISK_NAMES = {"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"}

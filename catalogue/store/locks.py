@@ -5,12 +5,11 @@ On network file systems they are not safe.
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from catalogue.atomic_files import errors_of
 from catalogue.errors import StoreLocked
-from catalogue.store.schema import disk_errors
 
 
 @contextmanager
@@ -27,7 +26,7 @@ def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: ob
     from filelock import FileLock, Timeout
 
     lock = FileLock(file)
-    with disk_errors(file), nullcontext() if output is None else errors_of(output, file.parent):
+    with errors_of(output or file, file.parent):
         try:
             lock.acquire(timeout=seconds)
         except Timeout:

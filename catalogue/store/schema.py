@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from catalogue.atomic_files import room
 from catalogue.errors import CatalogueError, DiskFailed, StoreDamaged, StoreError, StoreLocked
+from catalogue.store.locks import exclusive_lock
 
 APPLICATION_ID = 0x43434154
 """This is ``CCAT``, in the SQLite header."""
@@ -87,24 +88,18 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 
 
 def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
-    from filelock import FileLock, Timeout
-
-    run = connection.execute
-    try:
-        # Another process may be creating the store, too.
-        with FileLock(f"{path}.lock", timeout=busy_seconds):
-            if not _is_empty(connection):
-                return
-            run("PRAGMA journal_mode=WAL")
-            run("PRAGMA synchronous=FULL")
-            with transaction(connection):
-                for layout in _LAYOUT.values():
-                    run(layout)
-                run("INSERT INTO identity VALUES (?, '', '')", [secrets.token_hex(8)])
-                run(f"PRAGMA application_id={APPLICATION_ID}")
-                run(f"PRAGMA user_version={VERSION}")
-    except Timeout:
-        raise StoreLocked(f"another process is creating {path}; try again when it is done") from None
+    run, message = connection.execute, f"another process is creating {path}; try again when it is done"
+    with exclusive_lock(path.with_name(f"{path.name}.lock"), message, seconds=busy_seconds):
+        if not _is_empty(connection):  # another process was faster
+            return
+        run("PRAGMA journal_mode=WAL")
+        run("PRAGMA synchronous=FULL")
+        with transaction(connection):
+            for layout in _LAYOUT.values():
+                run(layout)
+            run("INSERT INTO identity VALUES (?, '', '')", [secrets.token_hex(8)])
+            run(f"PRAGMA application_id={APPLICATION_ID}")
+            run(f"PRAGMA user_version={VERSION}")
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
