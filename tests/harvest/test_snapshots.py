@@ -174,8 +174,6 @@ def test_pull_waits_for_no_other_process(exported: Path, empty: Catalogue) -> No
         pytest.raises(StoreLocked, match=f"another process harvests {crawl}"),
     ):
         other.pull(str(exported), crawls=crawl, compare=0)
-    with FileLock(empty.session.data / "pull.lock"), pytest.raises(StoreLocked, match="another process writes to"):
-        empty.pull(str(exported), crawls=crawl, compare=0)
     assert empty.session.create_store().keys("files") == []
 
 
