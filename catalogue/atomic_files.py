@@ -30,19 +30,14 @@ def create(path: Path, *, buffering: int = -1) -> BinaryIO:
     return path.open("x+b", buffering)
 
 
-def create_folder(folder: Path) -> None:
-    """Create a temporary folder of this user alone, replacing what a killed process left there."""
+@contextmanager
+def temporary_folder(folder: Path) -> Iterator[Path]:
+    """Create a folder of this user alone, replacing what a killed process left there, and delete it afterwards."""
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder)
     else:
         folder.unlink(missing_ok=True)
     folder.mkdir(mode=0o700)
-
-
-@contextmanager
-def temporary_folder(folder: Path) -> Iterator[Path]:
-    """Create such a folder for databases, which cannot create files exclusively, and delete it afterwards."""
-    create_folder(folder)
     try:
         yield folder
     finally:
