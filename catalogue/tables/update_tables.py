@@ -165,7 +165,7 @@ class _Update:
             with suppress(TableDamaged):
                 old = TableFile(path)
         made = make_table(self._store, self._dataset, self._store.versions(files), old, self._decoded)
-        checksum = write_table(path, made.rows, made.schemas, state.store) if made.rows else 0
+        checksum = write_table(path, made.rows, made.schemas) if made.rows else 0
         values = self._write_values(crawl, TableFile(path)) if checksum and has_values else 0
         state.schemas |= made.schemas
         return CrawlState(
