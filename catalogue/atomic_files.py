@@ -196,8 +196,8 @@ def named(path: Path | str) -> Iterator[None]:
 
 
 @contextmanager
-def errors_of(output: object, folder: Path) -> Iterator[None]:
-    """Raise errors of the temporary file or lock of an output as ``DiskFailed``."""
+def errors_of(output: object, folder: Path, kept: str = "") -> Iterator[None]:
+    """Raise errors of the temporary file or lock of an output as ``DiskFailed``, which says what is ``kept``."""
     try:
         yield
     except OSError as error:
@@ -206,7 +206,7 @@ def errors_of(output: object, folder: Path) -> Iterator[None]:
         reason = f"{error.strerror or error}{room(folder, error)}"
         if error.errno in _NOT_PERMITTED:
             reason = f"no permission for the folder {folder.absolute()}; choose another name"
-        raise DiskFailed(f"{output} cannot be written: {reason}") from error
+        raise DiskFailed(f"{output} cannot be written: {reason}{kept and f'; {kept}'}") from error
 
 
 _FULL_DISK_NAMES = {"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"}
