@@ -21,6 +21,7 @@ from urllib.request import url2pathname
 
 from catalogue.atomic_files import open_file, whole_file
 from catalogue.commoncrawl.crawls import COLLINFO
+from catalogue.commoncrawl.datasets import is_path
 from catalogue.errors import BadReceipt, FileChanged, NotFound, QueryError, RangeIgnored, WrongRange
 from catalogue.formatting import ReprMixin, plural, printable, size, to_json
 from catalogue.progress import Progress
@@ -40,7 +41,6 @@ _LONGEST_HEAD, _LONGEST_LINE = 64 << 20, 1 << 16
 """Bytes of the first line, and of the line of a range."""
 _AFTER_FOOTER = 8
 """Bytes for the length of a footer and the magic number."""
-_PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*(?:/[A-Za-z0-9][A-Za-z0-9._=+-]*)*")
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -192,7 +192,7 @@ def _checked(read: ReadRange) -> ReadRange:
     texts = (read.path, read.sha256, read.reason, read.source)
     if not all(isinstance(each, str) for each in texts):
         raise ValueError("a range has a value of another type")
-    if not (_PATH.fullmatch(read.path) and ".." not in read.path and _DIGEST.fullmatch(read.sha256)):
+    if not (is_path(read.path) and _DIGEST.fullmatch(read.sha256)):
         raise ValueError("a range has an invalid path or digest")
     return read
 

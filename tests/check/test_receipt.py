@@ -9,6 +9,7 @@ from pathlib import Path
 from shutil import copytree
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from catalogue.output.ledger import Ledger
 from catalogue.settings import Settings
 from tests.conftest import once
 from tests.support.commands import Command
+from tests.support.crawls import table
 from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.rot import flip
 
@@ -85,6 +87,17 @@ def test_receipt_names_each_range_that_was_read(mirror: Path, crawl: str, tmp_pa
     assert read.query["patterns"] == ["*.com"]
     footers = {each.path for each in read.reads if each.reason == "stored footer"}
     assert {each.path for each in recorded if each.path.endswith(".parquet")} <= footers
+
+
+def test_verifies_files_with_any_name(tmp_path: Path) -> None:
+    name = "my files/part é 1%.parquet"
+    (tmp_path / "source" / name).parent.mkdir(parents=True)
+    pq.write_table(table(["com,example)/"]), tmp_path / "source" / name)
+    run = command_of(tmp_path)
+    assert run("harvest", "--table", "mine", "--key", "url_surtkey", name).status == 0
+    assert run("query", "*.com", "--table", "mine", "-o", "a.jsonl", "--receipt", "r").status == 0
+    ran = run("verify", "r", "--read-source")
+    assert (ran.status, name in (tmp_path / "r").read_text()) == (0, True), ran.err
 
 
 def test_receipt_of_a_page_has_the_stored_footers(
