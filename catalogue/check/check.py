@@ -63,10 +63,8 @@ class Checked(ReprMixin):
     """The number of files that were compared with the source, by one request each."""
     equal: int = 0
     seed: int | None = None
-    empty: bool = False
-    """Whether a comparison was requested and nothing was compared."""
     notes: list[str] = field(default_factory=list)
-    """Sentences about what was not compared, and why."""
+    """Sentences about a requested comparison that was not made, and why."""
     failure: SourceError | None = None
     """Why not all of the share could be compared."""
     repaired: bool = False
@@ -89,7 +87,7 @@ class Checked(ReprMixin):
     @property
     def complete(self) -> bool:
         """Whether everything is valid now, and something of a requested comparison was compared."""
-        return not (self.unrepaired or self.harvests or self.empty) and self.failure is None
+        return not (self.unrepaired or self.harvests or self.notes) and self.failure is None
 
     def _line(self) -> str:
         found = plural(len(self.findings), "finding") if self.findings else "no defects"
@@ -327,7 +325,6 @@ class _Check:
         checked.seed = None if share.part else seed
         chosen = share.choose(paths, partial(compared_length, self.session), seed) if paths else []
         if not chosen:
-            checked.empty = True
             checked.notes.append(
                 "no file was compared with the source: the share contains no file; choose another, such as 1%"
             )

@@ -3,6 +3,7 @@
 On network file systems they are not safe.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -41,12 +42,11 @@ def locked(path: Path, what: object) -> AbstractContextManager[None]:
     return exclusive_lock(path, f"another process writes to {what}; wait for it, or choose another name", output=what)
 
 
-_MOUNTS = Path("/proc/self/mounts")
+_MOUNTS = Path("/proc/self/mountinfo")
 _REMOTE = re.compile(
     r"nfs4?|cifs|smb[0-9]*|smbfs|afs|ceph|9p|lustre|gpfs|glusterfs|beegfs|davfs|ncpfs"
     r"|fuse\.(?:sshfs|s3fs|rclone|gcsfuse|goofys|glusterfs|ceph|juicefs|mount-s3|blobfuse2?|davfs2?|curlftpfs)"
 )
-_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def _read_mounts() -> str:
@@ -57,16 +57,10 @@ def _read_mounts() -> str:
 
 def remote_kind(folder: Path, read_mounts: Callable[[], str] = _read_mounts) -> str | None:
     """Return the type of a folder's file system, which need not exist, if it is a network file system."""
-    resolved = folder.resolve()
-    kind = None
-    longest = -1
+    device = next(each for each in (folder, *folder.absolute().parents) if each.exists()).stat().st_dev
     for line in read_mounts().splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:  # noqa: PLR2004 - device, mount point, type
-            continue
-        mount_point = Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), fields[1]))
-        if (
-            resolved.is_relative_to(mount_point) and len(mount_point.parts) >= longest
-        ):  # a later mount hides an earlier one
-            longest, kind = len(mount_point.parts), fields[2]
-    return kind if kind and _REMOTE.fullmatch(kind) else None
+        mount, _, system = line.partition(" - ")
+        kind = system.partition(" ")[0]
+        if f" {os.major(device)}:{os.minor(device)} " in mount and _REMOTE.fullmatch(kind):
+            return kind
+    return None
