@@ -112,6 +112,14 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             raise
 
 
+@contextmanager
+def output_file(path: Path) -> Iterator[BinaryIO]:
+    """Write a ``whole_file``, also through a link; devices and pipes cannot be replaced, only written to."""
+    is_replaced = path.is_file() or not path.exists()
+    with whole_file(path.resolve()) if is_replaced else path.open("wb") as file, named(path):
+        yield file
+
+
 def _open_locked(path: Path, locked: ExitStack) -> BinaryIO | None:
     """Open an empty file, unless another process has it; its lock outlives the file object."""
     if sys.platform == "win32":  # an open file can be neither deleted nor renamed there

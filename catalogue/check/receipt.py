@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from catalogue.atomic_files import open_file, whole_file
+from catalogue.atomic_files import open_file, output_file
 from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.commoncrawl.datasets import is_path
 from catalogue.errors import BadReceipt, FileChanged, NotFound, QueryError, RangeIgnored, WrongRange
@@ -106,7 +106,7 @@ class ReceiptRecorder:
             "ranges": len(reads),
         }
         whole = hashlib.sha256()
-        with whole_file(receipt) as file:
+        with output_file(receipt) as file:
             for value in (head, *map(asdict, reads)):
                 line = f"{json.dumps(to_json(value), ensure_ascii=False)}\n".encode(errors="replace")
                 whole.update(line)

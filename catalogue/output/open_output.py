@@ -8,7 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, TypeAlias
 
-from catalogue.errors import CatalogueError, QueryError
+from catalogue.atomic_files import named
+from catalogue.errors import QueryError
 from catalogue.output.formats import SUFFIXES, FormatSpec, RecordFormat, json_line, payload_line, warc_format
 from catalogue.output.ledger import Ledger
 from catalogue.output.targets import RemoteTarget, Target, digest_of, open_target, split_output
@@ -114,7 +115,7 @@ def open_output(
                 target.put(path, ledger_name)
 
         ledger = Ledger(path, {**about, "most": most}, label=target.label(ledger_name), publish=publish)
-        with _cleaned_up(ledger, target.label(name), files=is_folder):
+        with named(target.label(name)), _cleaned_up(ledger, files=is_folder):
             with closing(ledger):
                 _check_files(ledger, target.label(ledger_name), name, format_, single=most is None)
                 writer = (
@@ -154,15 +155,13 @@ def open_folder(output: str | Path, cache: Path) -> Iterator[Target]:
 
 
 @contextmanager
-def _cleaned_up(ledger: Ledger, label: str, *, files: bool) -> Iterator[None]:
-    """Delete an empty ledger after an error, unless ``files`` may exist that it does not list; name the output."""
+def _cleaned_up(ledger: Ledger, *, files: bool) -> Iterator[None]:
+    """Delete an empty ledger after an error, unless ``files`` may exist that it does not list."""
     try:
         yield
-    except BaseException as error:
+    except BaseException:
         if ledger.empty and not files:  # it would reserve the name for this format
             ledger.path.unlink()
-        if isinstance(error, OSError) and error.filename is None and not isinstance(error, CatalogueError):
-            error.filename = label  # as of a full disk
         raise
 
 

@@ -106,8 +106,12 @@ def test_receipt_of_a_page_has_the_stored_footers(
     names = ("url", "crawl", "subset", "fetch_status", "warc_filename")
     rows = zip(*(all_rows[name].to_pylist() for name in names), strict=True)
     url = next(url for url, *of, name in rows if of == [crawl, "warc", 200] and (mirror / name).exists())
-    ran = asking("get", url, "--crawl", crawl, "--save", "page", "--receipt", "page.receipt")
-    assert ran.status == 0, ran.err
+    os.mkfifo(asking.home / "pipe")
+    (asking.home / "page").symlink_to("aside")
+    with os.fdopen(os.open(asking.home / "pipe", os.O_RDONLY | os.O_NONBLOCK), "rb") as pipe:
+        ran = asking("get", url, "--crawl", crawl, "--save", "page", "--receipt", "pipe")
+        assert (ran.status, (asking.home / "page").is_symlink()) == (0, True), ran.err
+        (asking.home / "page.receipt").write_bytes(pipe.read())
     reads = read_receipt(asking.home / "page.receipt").reads
     footers = {each.path for each in reads if each.reason == "stored footer"}
     read = {each.path for each in reads if each.path.endswith(".parquet") and each.reason != "stored footer"}
