@@ -281,9 +281,12 @@ class _Check:
             checked.harvests.append(self.dataset.harvest_command(crawl, subsets))
 
     def _note_missing(self, paths: Iterable[str], reason: str) -> None:
-        """Store failures for deleted files, so that answers say that they are incomplete."""
-        if failures := [(path, marker(reason)) for path in paths]:
-            self.session.store.put("failures", failures)
+        """Store failures for deleted files, so that answers are incomplete, and forget pulls of their crawls."""
+        store, failures = self.session.store, [(path, marker(reason)) for path in paths]
+        if failures:
+            store.put("failures", failures)
+        for file in filter(None, (self.dataset.file(path) for path, _ in failures)):
+            store.delete("documents", store.keys("documents", f"snapshots/{file.crawl}/"))
 
     def _failures(self) -> Iterator[tuple[str, str]]:
         store = self.session.store
@@ -291,7 +294,7 @@ class _Check:
 
     def _check_database(self, *, repair: bool) -> None:
         store, dataset, checked = self.session.store, self.dataset, self.checked
-        path = self.session.writable_database(changes=repair)
+        path = self.session.writable_database()
         if repair:
             remake_tables(self.session.writable_tables(), store, dataset)
             differences.rebuild(path, store, dataset)
