@@ -90,14 +90,12 @@ def test_receipt_names_each_range_that_was_read(mirror: Path, crawl: str, tmp_pa
 
 
 def test_verifies_files_with_any_name(tmp_path: Path) -> None:
-    name = "my files/part é 1%.parquet"
-    (tmp_path / "source" / name).parent.mkdir(parents=True)
+    name, run = "my files/part é 1%.parquet", command_of(tmp_path)
+    (tmp_path / "source/my files").mkdir(parents=True)
     pq.write_table(table(["com,example)/"]), tmp_path / "source" / name)
-    run = command_of(tmp_path)
-    assert run("harvest", "--table", "mine", "--key", "url_surtkey", name).status == 0
-    assert run("query", "*.com", "--table", "mine", "-o", "a.jsonl", "--receipt", "r").status == 0
-    ran = run("verify", "r", "--read-source")
-    assert (ran.status, name in (tmp_path / "r").read_text()) == (0, True), ran.err
+    run("harvest", "--table", "mine", "--key", "url_surtkey", name)
+    run("query", "*.com", "--table", "mine", "-o", "a.jsonl", "--receipt", "r")
+    assert (run("verify", "r", "--read-source").status, name in (tmp_path / "r").read_text()) == (0, True)
 
 
 def test_receipt_of_a_page_has_the_stored_footers(
