@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -165,18 +165,10 @@ def _cleaned_up(ledger: Ledger, *, files: bool) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _locked(folder: str | Path, name: str, cache: Path, output: str | Path) -> Iterator[None]:
+def _locked(folder: str | Path, name: str, cache: Path, output: str | Path) -> AbstractContextManager[None]:
     """Lock an output: next to it, or in the cache if it is remote."""
     if isinstance(folder, Path):
-        path = folder / f"{name}.lock"
-    else:
-        path = cache / "outputs" / f"{digest_of(f'{folder}/{name}')}.lock"
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with locked(path, output):
-        try:
-            yield
-        finally:
-            if isinstance(folder, Path):
-                with suppress(OSError):  # where open files cannot be deleted
-                    path.unlink()
+        return locked(folder / f"{name}.lock", output)
+    path = cache / "outputs" / f"{digest_of(f'{folder}/{name}')}.lock"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return locked(path, output)

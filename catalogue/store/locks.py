@@ -6,7 +6,7 @@ On network file systems they are not safe.
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from catalogue.atomic_files import errors_of
@@ -38,8 +38,16 @@ def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: ob
         lock.release()
 
 
-def locked(path: Path, what: object) -> AbstractContextManager[None]:
-    return exclusive_lock(path, f"another process writes to {what}; wait for it, or choose another name", output=what)
+@contextmanager
+def locked(path: Path, output: object) -> Iterator[None]:
+    """Lock what a user named by a file that is deleted afterwards; see ``exclusive_lock``."""
+    message = f"another process writes to {output}; wait for it, or choose another name"
+    with exclusive_lock(path, message, output=output):
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # where open files cannot be deleted
+                path.unlink()
 
 
 _MOUNTS = Path("/proc/self/mountinfo")
