@@ -16,8 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from catalogue.atomic_files import open_file, output_file
 from catalogue.commoncrawl.crawls import COLLINFO
@@ -30,6 +28,7 @@ from catalogue.settings import package_version
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.observe import RequestEvent
 from catalogue.source.parallel import RequestThreads, map_in_order
+from catalogue.store.folder_settings import as_setting
 
 _FORMAT = 1
 _LARGEST = 1 << 30
@@ -224,11 +223,8 @@ def check_source(receipt: Receipt, session: Session) -> Iterator[str]:
     reads = [read for read in receipt.reads if read.source in hosts]
     if others := sorted({read.source for read in receipt.reads} - hosts):
         if not reads:
-            other = others[0]
-            place = printable(url2pathname(urlsplit(other).path) if other.startswith("file:") else other)
-            raise QueryError(
-                f"the receipt is of {printable(other)}; run the same command with --source {shlex.quote(place)}"
-            )
+            place = shlex.quote(printable(as_setting(others[0])))
+            raise QueryError(f"the receipt is of {printable(others[0])}; run the same command with --source {place}")
         yield from (f"ranges of {printable(other)} were not read" for other in others)
     at = Progress("reading", len(reads), 0)
 
