@@ -19,6 +19,7 @@ from catalogue.metadata_db.connection import quoted, writable
 from catalogue.metadata_db.refresh import STORAGE_VERSION
 from catalogue.settings import package_version
 from catalogue.store.locks import locked
+from catalogue.store.schema import read_only
 from catalogue.surt.macros import MACROS
 
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ def _check(path: Path, database: Database) -> None:
 @contextmanager
 def _opened(path: Path, backend: str) -> Iterator[Database]:
     if backend == "sqlite":
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        with closing(read_only(path)) as connection:
             yield Database(connection)
     else:
         with duckdb.connect() as db:
@@ -304,7 +305,7 @@ def _copied(path: Path, copy: Path, backend: str, *, empty: bool) -> Iterator[Da
     if backend == "sqlite":
         with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
             if not empty:
-                with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as original:
+                with closing(read_only(path)) as original:
                     original.backup(connection)
             connection.execute("PRAGMA journal_mode = OFF")  # a failed copy is deleted
             connection.execute("PRAGMA synchronous = OFF")  # _replace syncs it
