@@ -15,7 +15,7 @@ import duckdb
 
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked
-from catalogue.metadata_db.connection import quoted, writable
+from catalogue.metadata_db.connection import connect, quoted, writable
 from catalogue.metadata_db.refresh import STORAGE_VERSION
 from catalogue.settings import package_version
 from catalogue.store.locks import locked
@@ -223,7 +223,11 @@ def update_macros(database: Database) -> None:
 
 @contextmanager
 def reading(path: Path) -> Iterator[Database]:
-    with _translated_errors(path, "read"), _opened(path, backend_of(path)) as database:
+    with (
+        _translated_errors(path, "read"),
+        closing(read_only(path) if backend_of(path) == "sqlite" else connect(path)) as connection,
+    ):
+        database = Database(connection)
         _check(path, database)
         yield database
 
@@ -286,18 +290,6 @@ def _check(path: Path, database: Database) -> None:
         raise QueryError(
             f"{path} is a lake of version {found.get('version')}, and this writes {VERSION}; choose another name"
         )
-
-
-@contextmanager
-def _opened(path: Path, backend: str) -> Iterator[Database]:
-    if backend == "sqlite":
-        with closing(read_only(path)) as connection:
-            yield Database(connection)
-    else:
-        with duckdb.connect() as db:
-            db.execute(f"ATTACH {quoted(path)} AS lake (READ_ONLY)")
-            db.execute("USE lake")
-            yield Database(db)
 
 
 @contextmanager
