@@ -48,7 +48,7 @@ class FetchedFile:
     value: bytes
     """The value with the footer; empty if it was stored before."""
     version: StoredFile
-    """The value without the footer."""
+    """The stored file, of which the footer is not used."""
     indexes: Mapping[int, bytes] = field(default_factory=dict)
     """Page indexes by row group."""
     rows: FooterRows | None = None
