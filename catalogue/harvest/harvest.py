@@ -107,9 +107,9 @@ def harvest(
         requested.sort(key=lambda file: file.subset != "warc")  # manifests list the pages last
         note_requested(store, requested)
         paths = {file.path for file in files}
-        for kind in ("files", "failures"):
-            store.delete(kind, set(stored_paths(store, table, crawl, kind=kind)) - paths)
+        store.delete("files", {*stored_paths(store, table, crawl)} - paths)
         stored = stored_paths(store, table, crawl)
+        store.delete("failures", {*stored_paths(store, table, crawl, kind="failures")} - paths.difference(stored))
         without_pages = _without_pages(store, table, crawl, stored) if pages and not refresh else {}
         up_to_date = set() if refresh else {*stored} - without_pages.keys()
         missing = [file for file in requested if file.path not in up_to_date]
@@ -119,7 +119,7 @@ def harvest(
             needed = f"{plural(len(missing), 'request')} and {size(received)}"
             session.notify(f"{crawl}: about {needed}, mainly for page indexes")
         outcome = Harvested(Progress(crawl, len(requested), len(requested) - len(missing)))
-        _Run(session, outcome, fetcher, {} if decoded is None else decoded, report).fetch(missing)
+        _Run(session, outcome, fetcher, {*stored}, {} if decoded is None else decoded, report).fetch(missing)
     return outcome
 
 
@@ -130,6 +130,8 @@ class _Run:
     session: "Session"
     outcome: Harvested
     fetcher: FooterFetcher
+    stored: set[str]
+    """Paths of files that have footers already, which answer although a request fails now."""
     decoded: dict[str, FooterRows]
     report: Report
     files: list[tuple[str, FetchedFile]] = field(default_factory=list)
@@ -143,8 +145,11 @@ class _Run:
         fetched = run_ahead(self.session.source.connections, self.fetcher.fetch, missing, in_order=False)
         try:
             with closing(fetched):
-                for file, call in fetched:
+                for tried, (file, call) in enumerate(fetched, 1):
                     self._add(file.path, call)
+                    if tried == len(self.outcome.failures) == _HOPELESS:
+                        message = f"the first {_HOPELESS} files all failed, the last with: {call.exception()}"
+                        raise SourceUnavailable(message) from call.exception()
                     at.requests, at.bytes = spent()
                     at.seconds = time.monotonic() - started
                     self.report(at)
@@ -157,12 +162,10 @@ class _Run:
         except OF_ONE_FILE as error:
             self.outcome.failures[path] = str(error)
             self.outcome.progress.failed += 1
-            self.failures.append((path, marker(f"{type(error).__name__}: {error}")))
-            if not self.outcome.fetched and len(self.outcome.failures) >= _HOPELESS:
-                message = f"the first {_HOPELESS} files all failed, the last with: {error}"
-                raise SourceUnavailable(message) from error
+            if path not in self.stored:
+                self.failures.append((path, marker(f"{type(error).__name__}: {error}")))
         else:
-            if result.is_new:
+            if result.value:
                 self.outcome.fetched.add(path)
             if result.rows and len(self.decoded) < _DECODED:
                 self.decoded[path] = result.rows
@@ -177,8 +180,8 @@ class _Run:
         files, failures = self.files, self.failures
         self.files, self.failures, self.size, self.since = [], [], 0, time.monotonic()
         store = self.session.store
-        if files:
-            store.put_encoded("files", [(path, each.value) for path, each in files])
+        if values := [(path, each.value) for path, each in files if each.value]:
+            store.put_encoded("files", values)
         if failures:
             store.put("failures", failures)
         if indexes := [(path, each.indexes, each.version) for path, each in files if each.indexes]:

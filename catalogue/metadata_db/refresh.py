@@ -91,7 +91,6 @@ def refresh(
             # A log left by a crashed shell belongs to the old file, and DuckDB would apply it to the new one.
             log_of(path).unlink(missing_ok=True)
             put_in_place(building, path)
-            path.with_suffix(".bounds").unlink(missing_ok=True)  # earlier versions wrote it
         db.execute("RESET threads")
 
 

@@ -358,5 +358,5 @@ def test_rejects_invalid_outputs(
         fill(where, form, records[:3], tmp_path / "cache", most)
     assert "secret" not in str(raised.value)
     assert not list(tmp_path.glob("*.ledger"))
-    files = [file for file in tmp_path.rglob("*") if file.is_file() and file.suffix != ".lock"]
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert {file.read_bytes() for file in files} == {b"precious"}
