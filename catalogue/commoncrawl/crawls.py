@@ -120,6 +120,12 @@ def no_columnar_index(crawl: str) -> str:
     return f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
 
 
+def check_columnar(crawl: str) -> None:
+    """Raise UnknownCrawl if a crawl is older than the columnar index."""
+    if not has_columnar_index(crawl):
+        raise UnknownCrawl(no_columnar_index(crawl))
+
+
 def parse_crawl_words(words: Iterable[str], known: Collection[str] = ()) -> list[str]:
     """Split words at commas and complete names: ``2022-33`` and ``cc-main-2022-33`` become ``CC-MAIN-2022-33``.
 

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from catalogue.commoncrawl.crawls import CDX, COLUMNAR, has_columnar_index, no_columnar_index, suggest_crawl
+from catalogue.commoncrawl.crawls import CDX, COLUMNAR, check_columnar, suggest_crawl
 from catalogue.commoncrawl.datasets import (
     COMMON_CRAWL,
     Dataset,
@@ -210,8 +210,7 @@ def fetch_manifest(session: "Session", crawl: str, *, refresh: bool) -> list[Ind
     if stored and not refresh:
         with suppress(BadManifest):  # older versions stored some that are refused now
             return parse_manifest(crawl, stored.data)
-    if not has_columnar_index(crawl):
-        raise UnknownCrawl(no_columnar_index(crawl))
+    check_columnar(crawl)
     try:
         response = source.get(path)
     except NotFound as error:
