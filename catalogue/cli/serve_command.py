@@ -172,13 +172,15 @@ def demo(options: Common, *, keep: bool, serve: bool) -> None:
         )
         with LoopbackServer(folder / "mirror") as server:
             os.environ["CATALOGUE_DATA"] = str(folder / "data")
-            os.environ["CATALOGUE_SOURCE"] = server.url
+            # The address of the server ends with it, so commands could not go on with the kept data folder.
+            os.environ["CATALOGUE_SOURCE"] = source = str(folder / "mirror") if keep else server.url
             os.environ["CATALOGUE_CACHE"] = str(folder / "cache")  # the cache of the user has pages of real crawls
             for why, command in _COMMANDS:
                 _run(why, command)
-            _show_python(folder / "data", server.url)
+            _show_python(folder / "data", source)
             received = sum(exchange.sent_bytes for exchange in server.log)
-            click.echo(f"\nIn total, {len(server.log)} requests were made, for {received:,} bytes.")
+            if not keep:
+                click.echo(f"\nIn total, {len(server.log)} requests were made, for {received:,} bytes.")
             if serve:
                 _serve(server.url)
     finally:

@@ -403,6 +403,7 @@ def test_demo_serves_until_ctrl_c_and_leaves_nothing(command: Command, tmp_path:
         for words in ("crawls", "harvest", "status", "plan", "query"):
             assert f"$ catalogue {words}" in shown
         assert ">>> import catalogue" in shown
+        assert "In total, " in shown
         assert not (tmp_path / "cache").exists()  # which would make later queries look free
         settings = dict(word.split("=", 1) for word in line.split()[1:])
         served = Command(Path(settings["CATALOGUE_DATA"]), settings["CATALOGUE_SOURCE"], tmp_path)
