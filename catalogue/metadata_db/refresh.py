@@ -15,7 +15,7 @@ import duckdb
 
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.errors import CatalogueError, DiskFailed, StoreLocked
+from catalogue.errors import CatalogueError, DiskFailed, StoreChanged
 from catalogue.metadata_db.connection import attach, lent, log_of, queries_folder, quoted, reading, writable
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
@@ -67,6 +67,15 @@ def refresh(
     requested = set(column_chunks)
     if not (requested or rebuild) and is_fresh(path, store, indexes=indexes):
         return
+    try:
+        _update(path, store, table, requested, busy_seconds, rebuild=rebuild)
+    except StoreChanged:  # while it was read, by a harvest or forget; the command may need nothing of that
+        _update(path, store, table, requested, busy_seconds, rebuild=rebuild)
+
+
+def _update(
+    path: Path, store: Store, table: Dataset, requested: set[str], busy_seconds: float, *, rebuild: bool
+) -> None:
     from catalogue.metadata_db.build import Build
     from catalogue.tables.stored_crawls import StoredCrawls
 
@@ -153,8 +162,7 @@ def _disk_errors(path: Path) -> Iterator[None]:
             raise
         reason = (str(error).splitlines() or [""])[0]
         if "No files found" in reason:  # a table was deleted after it was chosen
-            changed = f"another process has changed what is stored in {path.parent}; run the same command again"
-            raise StoreLocked(changed) from error
+            raise StoreChanged(f"a crawl in {path.parent}") from error
         message = f"{path} cannot be written: {reason}{room(path, error)}; the old one stays"
         if "Corrupt database file" in str(error):  # a newer one would begin as its copy
             message = f"{path} is damaged ({reason}); run: catalogue check --repair"
