@@ -228,7 +228,8 @@ class Session:
         """Return the path of the metadata database after an update, if that is necessary."""
         from catalogue.metadata_db.refresh import refresh
 
-        refresh(path := self.writable_database(indexes=indexes), self.store, self.dataset, indexes=indexes)
+        path = self.writable_database(indexes=indexes)
+        refresh(path, self.store, self.dataset, indexes=indexes, notify=self.notify)
         return path
 
     # Sources

@@ -44,7 +44,7 @@ def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
         rows = connection.execute("SELECT crawl FROM derived.tables WHERE column_chunks").fetchall()
     if requested - {crawl for (crawl,) in rows}:
         path = session.writable_database(changes=True)
-        refresh(path, session.store, session.dataset, column_chunks=requested)
+        refresh(path, session.store, session.dataset, column_chunks=requested, notify=session.notify)
 
 
 def without_column_chunks(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:

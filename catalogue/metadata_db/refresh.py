@@ -5,7 +5,7 @@ later can read it.
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
@@ -53,12 +53,13 @@ def refresh(
     busy_seconds: float = 600.0,
     indexes: bool = True,
     rebuild: bool = False,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Update the tables, and from them the database; add the column chunks of some crawls.
 
     ``busy_seconds`` is the maximum wait for another process that updates it. Without ``indexes``, it may lack page
     indexes. ``rebuild`` reads nothing of the old database and replaces it even if a program has it open for writing,
-    which keeps the old one.
+    which keeps the old one. ``notify`` is called with a sentence if the wait is long.
 
     Raises:
         DiskFailed: if it cannot be written; the old one stays.
@@ -67,22 +68,22 @@ def refresh(
     requested = set(column_chunks)
     if not (requested or rebuild) and is_fresh(path, store, indexes=indexes):
         return
-    try:
-        _update(path, store, table, requested, busy_seconds, rebuild=rebuild)
-    except StoreChanged:  # while it was read, by a harvest or forget; the command may need nothing of that
-        _update(path, store, table, requested, busy_seconds, rebuild=rebuild)
+    waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
+    with exclusive_lock(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds, notify=notify):
+        try:
+            _update(path, store, table, requested, rebuild=rebuild, notify=notify)
+        except StoreChanged:  # while it was read; the command may need nothing of that
+            _update(path, store, table, requested, rebuild=rebuild, notify=notify)
 
 
 def _update(
-    path: Path, store: Store, table: Dataset, requested: set[str], busy_seconds: float, *, rebuild: bool
+    path: Path, store: Store, table: Dataset, requested: set[str], *, rebuild: bool, notify: Callable[[str], None]
 ) -> None:
     from catalogue.metadata_db.build import Build
     from catalogue.tables.stored_crawls import StoredCrawls
 
-    waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
-    lock = exclusive_lock(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
     making = temporary_folder(path.with_name(f"{path.name}.new"))
-    with _disk_errors(path), lock, making as folder, lent() as db:
+    with _disk_errors(path), making as folder, lent() as db:
         building = folder / path.name
         with _unwritten(db, path, ignored=rebuild) as shown:
             if not requested and _shows(shown, _meta_of(store), indexes=True):  # another process has just done it
@@ -92,7 +93,7 @@ def _update(
                 shutil.copyfile(path, building)
         db.execute("SET threads = 1")  # which is faster here than several
         # What other processes write after this is shown by the next update.
-        crawls = StoredCrawls(path.with_name(TABLES_FOLDER), store, table, indexes=True)
+        crawls = StoredCrawls(path.with_name(TABLES_FOLDER), store, table, indexes=True, notify=notify)
         made_from = _meta_of(store) | {"store": crawls.tables.store, "indexes": crawls.tables.indexes}
         with _unwritten(db, path, ignored=rebuild):  # again: closing a file releases its locks
             with _building(db, building, is_new=is_new):

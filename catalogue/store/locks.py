@@ -12,13 +12,23 @@ from pathlib import Path
 from catalogue.atomic_files import errors_of
 from catalogue.errors import StoreLocked
 
+_QUIET_SECONDS = 2.0
+"""A longer wait is announced."""
+
 
 @contextmanager
-def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: object | None = None) -> Iterator[None]:
+def exclusive_lock(
+    file: Path,
+    message: str,
+    *,
+    seconds: float = 0.0,
+    output: object | None = None,
+    notify: Callable[[str], None] = lambda _: None,
+) -> Iterator[None]:
     """Hold a lock; ``seconds`` is the longest wait for another process.
 
     ``message`` is that of ``StoreLocked``; ``output`` names what is locked in that of ``DiskFailed``, by default the
-    file.
+    file. ``notify`` is called with a sentence if the wait is long.
 
     Raises:
         StoreLocked: if another process holds it.
@@ -28,10 +38,14 @@ def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: ob
 
     lock = FileLock(file)
     with errors_of(output or file, file.parent):
-        try:
-            lock.acquire(timeout=seconds)
-        except Timeout:
-            raise StoreLocked(message) from None
+        with suppress(Timeout):
+            lock.acquire(timeout=min(seconds, _QUIET_SECONDS))
+        if not lock.is_locked and seconds > _QUIET_SECONDS:
+            notify(f"waiting for another process that updates {file.with_suffix('')}; Ctrl-C ends the wait")
+            with suppress(Timeout):
+                lock.acquire(timeout=seconds - _QUIET_SECONDS)
+        if not lock.is_locked:
+            raise StoreLocked(message)
     try:
         yield
     finally:

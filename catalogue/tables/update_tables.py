@@ -53,7 +53,7 @@ def update_tables(
         DiskFailed: if they cannot be written; the old ones stay.
         StoreLocked: if another process updates them for too long.
     """
-    with _writing(folder):
+    with _writing(folder, notify):
         if not (folder / STATE_NAME).exists() and (files := store.count("files")) >= _MANY:
             notify(f"making the tables of {files:,} stored files; later commands use them")
         state = fresh_state(folder, store, dataset.key, indexes=indexes)  # another process may have updated them
@@ -81,11 +81,12 @@ def damaged_tables(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _writing(folder: Path, notify: Callable[[str], None] = lambda _: None) -> Iterator[None]:
     waited = f"another process has been updating {folder} for {_LONGEST_WAIT:.0f} s; try again when it is done"
     with errors_of(folder, folder.parent, "the old tables stay"):
         make_folder(folder)
-        with exclusive_lock(folder.with_name(f"{folder.name}.lock"), waited, seconds=_LONGEST_WAIT):
+        lock = folder.with_name(f"{folder.name}.lock")
+        with exclusive_lock(lock, waited, seconds=_LONGEST_WAIT, notify=notify):
             yield
 
 
