@@ -87,7 +87,13 @@ def sql(
     catalogue sql < statements.sql
     catalogue sql
     """
-    from catalogue.export.ducklake_sql import add_column_chunks, attach_named, connect, without_column_chunks
+    from catalogue.export.ducklake_sql import (
+        add_column_chunks,
+        attach_named,
+        connect,
+        without_column_chunks,
+        without_rows,
+    )
     from catalogue.metadata_db.connection import answerable
 
     if json_ and format_ not in {None, "jsonl"}:
@@ -113,6 +119,8 @@ def sql(
             if not catalogue.session.metadata().requested_crawls:
                 harvest = catalogue.session.dataset.harvest_command("latest")
                 options.say(f"no footers are stored, so only the views crawls and blocks can have rows; run: {harvest}")
+            for note in without_rows(catalogue.session, connection, text):
+                options.say(note)
             _run_statements(connection, text, given, format_)
     return report_incomplete("the answer may be incomplete", missing)
 

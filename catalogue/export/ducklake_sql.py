@@ -1,7 +1,7 @@
 """SQL over the metadata database, with the DuckLake of the data folder attached as ``cc``."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,6 +34,9 @@ _CAPTURES = re.compile(rf"\b{NAME}\s*\.\s*\"?(?:captures|snapshots)", re.IGNOREC
 """Certainly of the lake; ``cc`` can also be another name."""
 _COLUMN_CHUNKS = re.compile(r"\bcolumn_chunks\b", re.IGNORECASE)
 _BLOCKS = re.compile(r"\bblocks\b", re.IGNORECASE)
+_HARVESTED = {"pages": "--pages", "blocks": "--index cdx", "column_values": "--values COLUMN"}
+"""Views of what a harvest stores only with an option."""
+_VIEWS = re.compile(rf"\b(?:from|join)\s+\"?({'|'.join(_HARVESTED)})\b")
 _WHEEL = "duckdb_extension_{}"
 
 
@@ -54,6 +57,16 @@ def without_column_chunks(connection: duckdb.DuckDBPyConnection, query: str) -> 
     rows = connection.execute("SELECT crawl FROM derived.tables WHERE NOT column_chunks").fetchall()
     crawls = newest_first(crawl for (crawl,) in rows)
     return f"the view column_chunks has no rows of {join_first(crawls)}" if crawls else None
+
+
+def without_rows(session: Session, connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[str]:
+    """Yield a sentence about each view in a query that is empty until more is harvested."""
+    crawl = next(iter(newest_first(session.metadata().crawls)), "latest")
+    views = {*_VIEWS.findall(query.lower())} - ({"blocks"} if session.dataset != COMMON_CRAWL else set())
+    for view in sorted(views):
+        if connection.execute(f"SELECT 1 FROM {view} LIMIT 1").fetchone() is None:  # noqa: S608 - one of ours
+            harvest = f"{session.dataset.harvest_command(crawl)} {_HARVESTED[view]}"
+            yield f"nothing is stored for the view {view} yet; run: {harvest}"
 
 
 def check_exportable(session: Session) -> None:
@@ -133,6 +146,8 @@ def connect_for(session: Session, query: str) -> duckdb.DuckDBPyConnection:
             warn(problem)
         if without := without_column_chunks(connection, query):
             warn(f"{without}; column_chunks(CRAWL) adds them")
+        for note in without_rows(session, connection, query):
+            warn(note)
     except BaseException:
         connection.close()
         raise
