@@ -99,7 +99,7 @@ def test_says_how_to_fill_empty_views(untaught_data: Path, mirror: Path, setting
         ran = run("sql", *words, "--json")
         assert ran.status == 0
         assert f"no rows of {crawls[0]}" in ran.err
-        assert "; add --column-chunks CRAWL" in ran.err
+        assert " sql --column-chunks CRAWL\n" in ran.err
     filled = run("sql", "bytes-by-column", "--json", *(f"--column-chunks={crawl}" for crawl in crawls[1:]))
     assert {row["crawl"] for row in filled.json_lines()} == {*crawls[1:]}
     assert filled.err == ""
@@ -109,7 +109,7 @@ def test_says_how_to_fill_empty_views(untaught_data: Path, mirror: Path, setting
         assert ran.status == 0
         assert ran.err.endswith(f"harvest --crawl {max(crawls)} {option}\n")
     with catalogue.open(run.data, settings=settings) as cat:
-        with pytest.warns(catalogue.IncompleteAnswer, match=f"no rows of {crawls[0]}; column_chunks"):
+        with pytest.warns(catalogue.IncompleteAnswer, match=f"no rows of {crawls[0]}; run: "):
             cat.sql("from column_chunks")
         with pytest.warns(catalogue.IncompleteAnswer, match="nothing is stored for the view pages yet"):
             cat.sql("from pages")
