@@ -51,7 +51,6 @@ def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
 
 def notes_on_views(session: Session, connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[str]:
     """Yield sentences about views of a query that have no rows, or none of some crawls, and how to fill them."""
-    crawl = next(iter(newest_first(session.metadata().crawls)), "latest")
     views = {*_VIEWS.findall(query.lower())} - ({"blocks"} if session.dataset != COMMON_CRAWL else set())
     for view in sorted(views):
         if view == "column_chunks":
@@ -59,6 +58,7 @@ def notes_on_views(session: Session, connection: duckdb.DuckDBPyConnection, quer
             if crawls := newest_first(each for (each,) in rows):
                 yield f"the view {view} has no rows of {join_first(crawls)}; run: catalogue sql --column-chunks CRAWL"
         elif connection.execute(f"SELECT 1 FROM {view} LIMIT 1").fetchone() is None:  # noqa: S608 - one of ours
+            crawl = next(iter(newest_first(session.metadata().crawls)), "latest")
             harvest = f"{session.dataset.harvest_command(crawl)} {_HARVESTED[view]}"
             yield f"nothing is stored for the view {view} yet; run: {harvest}"
 

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pyarrow as pa
@@ -25,6 +25,7 @@ from catalogue.scan.pushdown import Pushdown, push_down
 from catalogue.selection import Selection, select
 from catalogue.session import Session
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OF_POLARS = {"limit": ".head(…)", "unique": ".unique(…)", "latest": ".sort(…).unique(…, keep='last')"}
 _ADVICE = "narrow it by url_surtkey, url_host_registered_domain or crawl, or raise max_requests and max_bytes"
 
@@ -121,7 +122,7 @@ class _Source:
             return None
         query = replace(query, within=pushed.keys, where=(*query.where, *pushed.where))
         if (pushed.from_ms, pushed.to_ms) != (None, None):
-            from_, to = (None if each is None else datetime.fromtimestamp(each / 1000, UTC) for each in (first, last))
+            from_, to = (None if each is None else _EPOCH + timedelta(milliseconds=each) for each in (first, last))
             query = replace(query, from_=from_, to=to)
         return query
 
