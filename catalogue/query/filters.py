@@ -149,6 +149,7 @@ def time_span(given: Moment, *, clamp: bool = False) -> tuple[int, int]:
             matched = _ISO.fullmatch(text)
             digits = "".join(part for part in matched.groups()[:6] if part) if matched else ""
             fraction = (matched and matched["fraction"]) or ""
+            fraction = fraction if fraction.strip("0") else ""  # numpy writes zeros
             if matched and matched["zone"]:
                 offset = _milliseconds(datetime.fromisoformat(f"1970-01-01T00:00:00{matched['zone']}"))
             datetime.strptime(digits, "%Y%m%d%H%M%S"[: len(digits) - 2]).replace(tzinfo=UTC)  # is there such a time?
