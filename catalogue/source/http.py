@@ -149,7 +149,7 @@ class HttpSource:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return SourceUnavailable(
                 f"{self.url} has an untrusted certificate ({cause.verify_message}); "
-                "to trust other authorities, set SSL_CERT_FILE"
+                f"to trust other authorities, set {_bundle() or 'SSL_CERT_FILE'}"
             )
         if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
             return WithoutTls(f"{self.url} is answered without TLS; does its address start with http://?")
@@ -372,8 +372,13 @@ def _host_header(parts: SplitResult) -> str:
     return host if port == _PORTS[parts.scheme] else f"{host}:{port}"
 
 
+def _bundle() -> str | None:
+    """Return the variable that replaces those of OpenSSL."""
+    return next((name for name in _BUNDLES if os.environ.get(name)), None)
+
+
 def _trusted() -> ssl.SSLContext:
-    name = next((name for name in _BUNDLES if os.environ.get(name)), None)
+    name = _bundle()
     bundle = os.environ[name] if name else None
     try:
         if bundle and Path(bundle).is_dir():
