@@ -28,6 +28,7 @@ from catalogue.errors import (
     NameNotResolved,
     ProxyRefused,
     QueryError,
+    SourceError,
     SourceUnavailable,
     Unreachable,
     WithoutTls,
@@ -145,28 +146,17 @@ class HttpSource:
         finally:
             response.release_conn()
 
-    def _failure(self, request: Request, cause: BaseException) -> CatalogueError:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return SourceUnavailable(
-                f"{self.url} has an untrusted certificate ({cause.verify_message}); "
-                f"to trust other authorities, set {_bundle() or 'SSL_CERT_FILE'}"
-            )
-        if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
-            return WithoutTls(f"{self.url} is answered without TLS; does its address start with http://?")
+    def _failure(self, request: Request, cause: BaseException) -> SourceError:
         proxy = f"the proxy {self._proxy} that {urlsplit(self.url).scheme}_proxy names"
-        if isinstance(cause, ConnectionRefusedError):
-            if self._proxy:
-                return ProxyRefused(f"{proxy} refuses connections")
-            return ConnectionRefused(f"nothing listens at {self.url} (connection refused)")
+        if self._proxy and isinstance(cause, ConnectionRefusedError):
+            return ProxyRefused(f"{proxy} refuses connections")
         if self._proxy and (tunnel := _TUNNEL.match(str(cause))):
             message = f"{proxy} answers {tunnel[1]} instead of connecting to {self.url}"
             if tunnel[1] >= "500":
                 return Unreachable(message)
             advice = "; put a user and password into its address" if tunnel[1] == "407" else ""
             return SourceUnavailable(message + advice)
-        if isinstance(cause, socket.gaierror):
-            return name_not_resolved(self._host)
-        return no_answer(request.where, cause)
+        return no_response(request, cause, url=self.url, host=self._host, bundle=_bundle() or "SSL_CERT_FILE")
 
     def close(self) -> None:
         """Close the connections and cancel running requests."""
@@ -344,16 +334,30 @@ def _pool(parts: SplitResult, proxy: SplitResult | None, connections: int, timeo
     return manager.connection_from_host(host, port, parts.scheme)
 
 
-def name_not_resolved(host: str) -> NameNotResolved:
-    return NameNotResolved(
-        f"the name {host} cannot be resolved; check whether this machine is online, the name is right, "
-        "and a proxy is needed (HTTPS_PROXY)"
-    )
+def no_response(request: Request, cause: BaseException, *, url: str, host: str, bundle: str) -> SourceError:
+    """Return the error of a request that got no response.
 
-
-def no_answer(where: str, error: BaseException) -> Unreachable:
-    """Return the error with the type of its cause alone: messages may contain headers."""
-    return Unreachable(f"{where}: no usable response ({type(error).__name__})")
+    Args:
+        request: the request.
+        cause: why; of other causes only the type is returned, because messages may contain headers.
+        url: the address that was connected.
+        host: the name that was resolved.
+        bundle: the variable that names trusted certificates.
+    """
+    match cause:
+        case ssl.SSLCertVerificationError():
+            reason = f"{cause.verify_message}); to trust other authorities, set {bundle}"
+            return SourceUnavailable(f"{url} has an untrusted certificate ({reason}")
+        case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
+            return WithoutTls(f"{url} is answered without TLS; does its address start with http://?")
+        case ConnectionRefusedError():
+            return ConnectionRefused(f"nothing listens at {url} (connection refused)")
+        case socket.gaierror():
+            return NameNotResolved(
+                f"the name {host} cannot be resolved; check whether this machine is online, the name is right, "
+                "and a proxy is needed (HTTPS_PROXY)"
+            )
+    return Unreachable(f"{request.where}: no usable response ({type(cause).__name__})")
 
 
 def _address(parts: SplitResult) -> tuple[str, int]:
