@@ -28,7 +28,6 @@ _LONGEST_LINE = 256 << 20
 _CDXJ = re.compile(r"\s*[^\s{\[]\S*\s+(\S+)\s+(\{.*)", re.DOTALL)
 _CDXJ_HEADERS = ("!", "@", "#")
 """Starts of lines that describe a CDXJ file."""
-_CDX = "CDX "
 _CDX_FIELDS = dict(
     zip("abgksSV", ("url", "timestamp", "filename", "digest", "status", "length", "offset"), strict=True)
 )
@@ -134,7 +133,7 @@ def _rows(text: Iterator[str]) -> Iterator[Mapping[str, Any]]:
     if first.startswith("["):
         yield from (row if isinstance(row, dict) else {} for row in json.loads("".join(lines)))
         return
-    if first.startswith(_CDX):
+    if first.startswith("CDX "):
         names = [_CDX_FIELDS.get(letter, letter) for letter in first.split()[1:]]
         yield from (dict(zip(names, line.split(), strict=False)) for _, line in numbered if line.strip())
         return

@@ -335,19 +335,14 @@ def _pool(parts: SplitResult, proxy: SplitResult | None, connections: int, timeo
 
 
 def no_response(request: Request, cause: BaseException, *, url: str, host: str, bundle: str) -> SourceError:
-    """Return the error of a request that got no response.
+    """Return the error of a request without a response; ``bundle`` is the variable that names trusted certificates.
 
-    Args:
-        request: the request.
-        cause: why; of other causes only the type is returned, because messages may contain headers.
-        url: the address that was connected.
-        host: the name that was resolved.
-        bundle: the variable that names trusted certificates.
+    Of other causes it has the type alone: their messages may contain headers.
     """
     match cause:
-        case ssl.SSLCertVerificationError():
-            reason = f"{cause.verify_message}); to trust other authorities, set {bundle}"
-            return SourceUnavailable(f"{url} has an untrusted certificate ({reason}")
+        case ssl.SSLCertVerificationError(verify_message=reason):
+            message = f"{url} has an untrusted certificate ({reason}); to trust other authorities, set {bundle}"
+            return SourceUnavailable(message)
         case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
             return WithoutTls(f"{url} is answered without TLS; does its address start with http://?")
         case ConnectionRefusedError():

@@ -140,7 +140,8 @@ class S3Source:
     def _failure(self, request: Request, error: BaseException) -> CatalogueError:
         if isinstance(error, FileNotFoundError) or getattr(error, "reason", None) == _NO_CERTIFICATES:
             return self._invalid_settings(error)
-        cause = error if isinstance(error, TimeoutError) else error.__cause__ or error
+        is_known = isinstance(error, TimeoutError | aiohttp.ClientProxyConnectionError)
+        cause = error if is_known else error.__cause__ or error
         endpoint = f"{self._client.meta.endpoint_url}/" if self._client else self.url
         host = str(getattr(error, "host", endpoint))
         return no_response(request, cause, url=endpoint, host=host, bundle="AWS_CA_BUNDLE")
