@@ -168,8 +168,10 @@ def select_crawls(words: Iterable[str], known: Collection[str], *, every: bool =
         else:
             found = [word if word in known else check_crawl_name(word, known)]
         if not found:
-            what = "crawl" if every else "crawl with a columnar index"
-            raise UnknownCrawl(f"{word!r} selects no {what}; name one of: catalogue crawls", call=_LIST_CALL)
+            if every:  # of a dataset
+                raise UnknownCrawl(f"{word!r} selects no crawl; there are {', '.join(candidates[:10])}")
+            reason = f"{word!r} selects no crawl with a columnar index; name one of: catalogue crawls"
+            raise UnknownCrawl(reason, call=_LIST_CALL)
         chosen += found
     return newest_first(chosen)
 

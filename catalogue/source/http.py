@@ -28,6 +28,7 @@ from catalogue.errors import (
     NameNotResolved,
     ProxyRefused,
     QueryError,
+    SourceError,
     SourceUnavailable,
     Unreachable,
     WithoutTls,
@@ -145,28 +146,17 @@ class HttpSource:
         finally:
             response.release_conn()
 
-    def _failure(self, request: Request, cause: BaseException) -> CatalogueError:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return SourceUnavailable(
-                f"{self.url} has an untrusted certificate ({cause.verify_message}); "
-                "to trust other authorities, set SSL_CERT_FILE"
-            )
-        if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
-            return WithoutTls(f"{self.url} is answered without TLS; does its address start with http://?")
+    def _failure(self, request: Request, cause: BaseException) -> SourceError:
         proxy = f"the proxy {self._proxy} that {urlsplit(self.url).scheme}_proxy names"
-        if isinstance(cause, ConnectionRefusedError):
-            if self._proxy:
-                return ProxyRefused(f"{proxy} refuses connections")
-            return ConnectionRefused(f"nothing listens at {self.url} (connection refused)")
+        if self._proxy and isinstance(cause, ConnectionRefusedError):
+            return ProxyRefused(f"{proxy} refuses connections")
         if self._proxy and (tunnel := _TUNNEL.match(str(cause))):
             message = f"{proxy} answers {tunnel[1]} instead of connecting to {self.url}"
             if tunnel[1] >= "500":
                 return Unreachable(message)
             advice = "; put a user and password into its address" if tunnel[1] == "407" else ""
             return SourceUnavailable(message + advice)
-        if isinstance(cause, socket.gaierror):
-            return name_not_resolved(self._host)
-        return no_answer(request.where, cause)
+        return no_response(request, cause, url=self.url, host=self._host, bundle=_bundle() or "SSL_CERT_FILE")
 
     def close(self) -> None:
         """Close the connections and cancel running requests."""
@@ -338,16 +328,25 @@ def _pool(parts: SplitResult, proxy: SplitResult | None, connections: int, timeo
     return manager.connection_from_host(host, port, parts.scheme)
 
 
-def name_not_resolved(host: str) -> NameNotResolved:
-    return NameNotResolved(
-        f"the name {host} cannot be resolved; check whether this machine is online, the name is right, "
-        "and a proxy is needed (HTTPS_PROXY)"
-    )
+def no_response(request: Request, cause: BaseException, *, url: str, host: str, bundle: str) -> SourceError:
+    """Return the error of a request without a response; ``bundle`` is the variable that names trusted certificates.
 
-
-def no_answer(where: str, error: BaseException) -> Unreachable:
-    """Return the error with the type of its cause alone: messages may contain headers."""
-    return Unreachable(f"{where}: no usable response ({type(error).__name__})")
+    Of other causes it has the type alone: their messages may contain headers.
+    """
+    match cause:
+        case ssl.SSLCertVerificationError(verify_message=reason):
+            message = f"{url} has an untrusted certificate ({reason}); to trust other authorities, set {bundle}"
+            return SourceUnavailable(message)
+        case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
+            return WithoutTls(f"{url} is answered without TLS; does its address start with http://?")
+        case ConnectionRefusedError():
+            return ConnectionRefused(f"nothing listens at {url} (connection refused)")
+        case socket.gaierror():
+            return NameNotResolved(
+                f"the name {host} cannot be resolved; check whether this machine is online, the name is right, "
+                "and a proxy is needed (HTTPS_PROXY)"
+            )
+    return Unreachable(f"{request.where}: no usable response ({type(cause).__name__})")
 
 
 def _address(parts: SplitResult) -> tuple[str, int]:
@@ -366,8 +365,13 @@ def _host_header(parts: SplitResult) -> str:
     return host if port == _PORTS[parts.scheme] else f"{host}:{port}"
 
 
+def _bundle() -> str | None:
+    """Return the variable that replaces those of OpenSSL."""
+    return next((name for name in _BUNDLES if os.environ.get(name)), None)
+
+
 def _trusted() -> ssl.SSLContext:
-    name = next((name for name in _BUNDLES if os.environ.get(name)), None)
+    name = _bundle()
     bundle = os.environ[name] if name else None
     try:
         if bundle and Path(bundle).is_dir():
