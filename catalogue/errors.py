@@ -160,6 +160,13 @@ class StoreLocked(StoreError):
     exit_status = 75
 
 
+class StoreChanged(StoreLocked):
+    """Another process has changed what is stored, of a crawl or a file, while it was used."""
+
+    def __init__(self, what: object) -> None:
+        super().__init__(f"another process has changed what is stored of {what}; run the same command again")
+
+
 class StoreDamaged(StoreError):
     """The store, or a value in it, is damaged."""
 

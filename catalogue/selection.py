@@ -81,7 +81,8 @@ def crawl_list(session: Session) -> CrawlList:
 def _check_dataset(session: Session) -> None:
     if session.dataset != COMMON_CRAWL:
         raise QueryError(
-            f"only Common Crawl's index has a list of crawls; see: catalogue status --table {session.dataset.name}"
+            "only Common Crawl's index has a list of crawls, which this needs; query and fetch also work for "
+            f"{session.dataset.name}; see: catalogue status --table {session.dataset.name}"
         )
 
 

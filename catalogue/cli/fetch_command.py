@@ -139,7 +139,7 @@ def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--captures",
     "file",
     type=click.File("rb"),
-    help="Fetch the captures in this file: JSON lines, CDXJ, CSV or Parquet; - for stdin.",
+    help="Fetch the captures in this file: JSON lines, CDXJ, CDX, CSV or Parquet; - for stdin.",
 )
 @click.option(
     "-o", "--output", help="The file to write, such as found.warc.gz or s3://bucket/found.jsonl; - for stdout."

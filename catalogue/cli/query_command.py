@@ -113,7 +113,9 @@ def plan(
     help="A file, or - for stdout. A folder, or a name that ends with /, gets one file per crawl, and can be resumed.",
 )
 @click.option("--count", is_flag=True, help="Print only the number of captures.")
-@click.option("--by", type=OneOf(["crawl"]), help="With --count: print the number for each crawl that has matches.")
+@click.option(
+    "--by", type=click.Choice(["crawl"]), help="With --count: print the number for each crawl that has matches."
+)
 @receipt_option
 @click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
 @scheduler_option

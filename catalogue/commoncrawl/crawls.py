@@ -120,6 +120,12 @@ def no_columnar_index(crawl: str) -> str:
     return f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
 
 
+def check_columnar(crawl: str) -> None:
+    """Raise UnknownCrawl if a crawl is older than the columnar index."""
+    if not has_columnar_index(crawl):
+        raise UnknownCrawl(no_columnar_index(crawl))
+
+
 def parse_crawl_words(words: Iterable[str], known: Collection[str] = ()) -> list[str]:
     """Split words at commas and complete names: ``2022-33`` and ``cc-main-2022-33`` become ``CC-MAIN-2022-33``.
 
@@ -162,8 +168,10 @@ def select_crawls(words: Iterable[str], known: Collection[str], *, every: bool =
         else:
             found = [word if word in known else check_crawl_name(word, known)]
         if not found:
-            what = "crawl" if every else "crawl with a columnar index"
-            raise UnknownCrawl(f"{word!r} selects no {what}; name one of: catalogue crawls", call=_LIST_CALL)
+            if every:  # of a dataset
+                raise UnknownCrawl(f"{word!r} selects no crawl; there are {', '.join(candidates[:10])}")
+            reason = f"{word!r} selects no crawl with a columnar index; name one of: catalogue crawls"
+            raise UnknownCrawl(reason, call=_LIST_CALL)
         chosen += found
     return newest_first(chosen)
 

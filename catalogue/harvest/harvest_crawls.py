@@ -13,8 +13,7 @@ from catalogue.commoncrawl.crawls import (
     STORED,
     SUBSETS,
     CrawlWords,
-    has_columnar_index,
-    no_columnar_index,
+    check_columnar,
     parse_crawl_words,
     select_subsets,
 )
@@ -214,8 +213,8 @@ def estimate_crawls(session: Session, crawls: CrawlWords | None, options: Harves
     files = requests = received = 0
     for crawl in (each for each in chosen if each not in known):
         check_listed(session, crawl, known_crawls(session))
-        if options.index != CDX and not has_columnar_index(crawl):
-            raise UnknownCrawl(no_columnar_index(crawl))
+        if options.index != CDX:
+            check_columnar(crawl)
     if options.index != COLUMNAR:
         files = len({*chosen} - (set() if options.refresh else {*crawls_with_blocks(store)}))
         requests, received = files * _LIST_REQUESTS, files * _LIST_BYTES

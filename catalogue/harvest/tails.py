@@ -47,20 +47,13 @@ class FetchedFile:
     """What was fetched of a file, encoded for the store."""
 
     value: bytes
-    """The value with the footer."""
-    is_new: bool
-    """False for a footer that was stored before."""
+    """The value with the footer; empty if it was stored before."""
     version: StoredFile
-    """The value without the footer."""
+    """The stored file, of which the footer is not used."""
     indexes: Mapping[int, bytes] = field(default_factory=dict)
     """Page indexes by row group."""
     rows: FooterRows | None = None
     """Its rows in the table of the crawl."""
-
-    @classmethod
-    def of_footer(cls, stored: StoredFile, indexes: dict[int, Indexes], *, is_new: bool) -> "FetchedFile":
-        known = replace(stored, data=b"")
-        return cls(encode(stored), is_new, known, encode_indexes(indexes, known))
 
 
 class FooterFetcher:
@@ -76,7 +69,6 @@ class FooterFetcher:
         self._source, self._dataset = session.source, session.dataset
         self._known = known
         self._pages = pages
-        self._lock = Lock()
         self._largest: dict[str, int] = {}
         self._turn = count()
         for path in stored[::10]:
@@ -87,23 +79,21 @@ class FooterFetcher:
 
     def length(self, subset: str) -> int:
         """Return the length of the next tail."""
-        with self._lock:
-            largest = self._largest.get(subset)
-            more = next(self._turn) % _LENGTHS
+        largest, more = self._largest.get(subset), next(self._turn) % _LENGTHS
         if largest is None:
             return more + (FIRST_TAIL_WITH_PAGES if self._pages else USUAL_TAIL)
         return more + largest + largest // _SPARE + 4096
 
     def _learn(self, subset: str, size: int, footer_length: int, indexes: ByteRange | None) -> None:
         needed = size - TRAILER - indexes.start if indexes else footer_length
-        with self._lock:
-            self._largest[subset] = max(needed, self._largest.get(subset, 0))
+        self._largest[subset] = max(needed, self._largest.get(subset, 0))
 
     def fetch(self, file: IndexFile) -> FetchedFile:
         if known := self._known.get(file.path):
             footer = decode_footer(known.data, known.size)
             span = index_span(footer.row_groups, self._dataset.key)
-            return FetchedFile.of_footer(known, self._indexes(file, footer, span, known.version, b""), is_new=False)
+            indexes = self._indexes(file, footer, span, known.version, b"")
+            return FetchedFile(b"", known, encode_indexes(indexes, known))
         tail = get_tail(self._source, file.path, self.length(file.subset))
         version = tail.version
         try:
@@ -120,14 +110,14 @@ class FooterFetcher:
             raise type(error)(message) from error
         span = index_span(footer.row_groups, self._dataset.key) if self._pages else None
         indexes = self._indexes(file, footer, span, version, body)
-        self._learn(file.subset, version.size, length, span)
         with _DECODING:
+            self._learn(file.subset, version.size, length, span)
             stored = stored_response(tail, self._source, data)
-            fetched = FetchedFile.of_footer(stored, indexes, is_new=True)
+            value, rows = encode(stored), None
             with suppress(OverflowError):  # which is reported where the table is made
-                rows = rows_of_footer(self._dataset.key, file, stored, version_of(fetched.value), footer)
-                return replace(fetched, rows=rows)
-            return fetched
+                rows = rows_of_footer(self._dataset.key, file, stored, version_of(value), footer)
+            known = replace(stored, data=b"")
+            return FetchedFile(value, known, encode_indexes(indexes, known), rows)
 
     def _indexes(
         self, file: IndexFile, footer: Footer, span: ByteRange | None, pin: FileVersion, body: bytes

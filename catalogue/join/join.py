@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -74,12 +75,10 @@ class JoinQuery:
 
 
 def estimate(session: Session, asked: JoinQuery, keys: Input) -> JoinEstimate:
-    work = session.new_temporary_folder()
-    try:
-        with closing(_JoinRun(session, asked, _read_once(keys), work, work / _INVALID, lambda _: None)) as run:
+    with TemporaryDirectory(dir=session.temporary_folder) as folder:
+        given, work = _read_once(keys), Path(folder)
+        with closing(_JoinRun(session, asked, given, work, work / _INVALID, lambda _: None)) as run:
             return run.estimate()
-    finally:
-        shutil.rmtree(work)
 
 
 def join(

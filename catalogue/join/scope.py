@@ -11,7 +11,7 @@ from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
 from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import CatalogueError, NotHarvested, QueryError, StoreDamaged, StoreLocked
+from catalogue.errors import CatalogueError, NotHarvested, QueryError, StoreChanged, StoreDamaged, StoreLocked
 from catalogue.find_captures import crawl_indexes, known_columns, run_query
 from catalogue.formatting import plural
 from catalogue.join.joined import CrawlPrice
@@ -156,7 +156,7 @@ class JoinScope:
             # A block may have the first key of the next one, too.
             return cut(crawl, index, "", pieces, keys, self.sizes, splits=False)
         if self._state(crawl).partition(" ")[0] != self.states[crawl].partition(" ")[0]:  # the part about footers
-            raise StoreLocked(f"another process has changed what is stored of {crawl}; run the same command again")
+            raise StoreChanged(crawl)
         found: list[Slice] = []
         shown = self._session.metadata()
         for subset in self.selection.subsets:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
-from catalogue.errors import BadRecord, FormatError, QueryError, SourceError, warn
+from catalogue.errors import BadRecord, QueryError, warn
 from catalogue.output.fetch import (
     EncodedRecord,
     EncodedRecords,
@@ -166,10 +166,7 @@ def fetch_by_workers(
 
     def results(batches: Iterable[tuple[RecordFetch, ...]]) -> EncodedRecords:
         with closing(workers.results(batches, notify, do=run)) as done:
-            for result in done:
-                if isinstance(result, SourceError | FormatError):
-                    raise result
-                records, left = result
+            for records, left in done:
                 remaining.extend(left)
                 yield from records
 

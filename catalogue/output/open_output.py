@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, TypeAlias
 
-from catalogue.errors import CatalogueError, QueryError
+from catalogue.atomic_files import named
+from catalogue.errors import QueryError
 from catalogue.output.formats import SUFFIXES, FormatSpec, RecordFormat, json_line, payload_line, warc_format
 from catalogue.output.ledger import Ledger
 from catalogue.output.targets import RemoteTarget, Target, digest_of, open_target, split_output
@@ -129,7 +130,7 @@ def open_output(
                 target.put(path, ledger_name)
 
         ledger = Ledger(path, {**about, "most": most}, label=target.label(ledger_name), publish=publish)
-        with _cleaned_up(ledger, target.label(name), files=is_folder):
+        with named(target.label(name)), _cleaned_up(ledger, files=is_folder):
             with closing(ledger):
                 _check_files(ledger, target.label(ledger_name), name, format_, single=most is None)
                 writer = (
@@ -162,30 +163,20 @@ def open_folder(output: str | Path, cache: Path) -> Iterator[Target]:
 
 
 @contextmanager
-def _cleaned_up(ledger: Ledger, label: str, *, files: bool) -> Iterator[None]:
-    """Delete an empty ledger after an error, unless ``files`` may exist that it does not list; name the output."""
+def _cleaned_up(ledger: Ledger, *, files: bool) -> Iterator[None]:
+    """Delete an empty ledger after an error, unless ``files`` may exist that it does not list."""
     try:
         yield
-    except BaseException as error:
+    except BaseException:
         if ledger.empty and not files:  # it would reserve the name for this format
             ledger.path.unlink()
-        if isinstance(error, OSError) and error.filename is None and not isinstance(error, CatalogueError):
-            error.filename = label  # as of a full disk
         raise
 
 
-@contextmanager
-def _locked(folder: str | Path, name: str, cache: Path, output: str | Path) -> Iterator[None]:
+def _locked(folder: str | Path, name: str, cache: Path, output: str | Path) -> AbstractContextManager[None]:
     """Lock an output: next to it, or in the cache if it is remote."""
     if isinstance(folder, Path):
-        path = folder / f"{name}.lock"
-    else:
-        path = cache / "outputs" / f"{digest_of(f'{folder}/{name}')}.lock"
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with locked(path, output):
-        try:
-            yield
-        finally:
-            if isinstance(folder, Path):
-                with suppress(OSError):  # where open files cannot be deleted
-                    path.unlink()
+        return locked(folder / f"{name}.lock", output)
+    path = cache / "outputs" / f"{digest_of(f'{folder}/{name}')}.lock"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return locked(path, output)

@@ -161,10 +161,7 @@ class _FooterDecoder:
         )
 
     def _row_groups(self, reader: Reader) -> list[RowGroup]:
-        kind, count = reader.list_header()
-        if kind != STRUCT:
-            raise BadFooter("the list of row groups is invalid")
-        return [self._row_group(reader, ordinal) for ordinal in range(count)]
+        return [self._row_group(reader, ordinal) for ordinal in range(reader.structs())]
 
     def _row_group(self, reader: Reader, ordinal: int) -> RowGroup:
         offset = reader.position
@@ -175,11 +172,8 @@ class _FooterDecoder:
         while reader.next_field(field):
             field = reader.number
             if field == _COLUMNS and reader.kind == LIST:
-                kind, count = reader.list_header()
-                if kind != STRUCT:
-                    raise BadFooter(f"the list of columns of row group {ordinal} is invalid")
                 chunks, offsets = [], []
-                for _ in range(count):
+                for _ in range(reader.structs()):
                     offsets.append(reader.position)
                     chunks.append(read_chunk(reader))
             elif field == _TOTAL_BYTE_SIZE:
@@ -213,10 +207,7 @@ class _FooterDecoder:
 
 def _orders(reader: Reader) -> Iterator[bool]:
     """Yield whether each column has the order of its type."""
-    kind, count = reader.list_header()
-    if kind != STRUCT:
-        raise BadFooter("the list of column orders is invalid")
-    for _ in range(count):
+    for _ in range(reader.structs()):
         is_known = False
         field = 0
         while reader.next_field(field):
@@ -229,11 +220,8 @@ def _orders(reader: Reader) -> Iterator[bool]:
 @lru_cache(maxsize=4)  # files of a crawl have the same one
 def _schema(data: bytes) -> Mapping[str, Column]:
     reader = Reader(data, 0, len(data))
-    kind, count = reader.list_header()
-    if kind != STRUCT or not count:
-        raise BadFooter("the schema is not a tree")
     elements: list[tuple[Struct, bytes]] = []
-    for _ in range(count):
+    for _ in range(reader.structs()):
         start = reader.position
         reader.skip(STRUCT, 1)
         raw = data[start : reader.position]
@@ -242,7 +230,7 @@ def _schema(data: bytes) -> Mapping[str, Column]:
         elements.append((Reader(raw).struct(1), raw))
     columns: dict[str, Column] = {}
     walk = iter(elements)
-    root, _ = next(walk)
+    root, _ = next(walk, ({5: 0}, b""))
     leaves, size = [], 0
     for column in _leaves(walk, root[5], (), flat=True):
         leaves.append(column)

@@ -148,19 +148,17 @@ class CdxIndex:
         pins = tuple(self._lists.version(self.crawl, read.path) for read in reads)
         return PlannedBlocks(self.crawl, self._subsets, blocks, tuple(reads), intervals, pins)
 
-    def search(self, query: ResolvedQuery) -> int:
-        """Search the list for a planned query; return about the received bytes. Thread-safe.
+    def search(self, query: ResolvedQuery) -> None:
+        """Search the list for a planned query. Thread-safe.
 
         The next plan raises an error that concerns this list alone.
 
         Raises:
             SourceError: if the source cannot be read.
         """
-        search, before = self._lists.get(self.crawl), 0
+        search = self._lists.get(self.crawl)
         try:
-            if isinstance(search, ClusterSearch):
-                before = search.bytes
-            else:
+            if not isinstance(search, ClusterSearch):
                 search = self._lists.search(self.crawl)
             search.predict = self._predict
             for interval in query.intervals:
@@ -174,7 +172,6 @@ class CdxIndex:
             self._failure = error
             if isinstance(error, FileChanged):
                 self._lists.drop(self.crawl)  # the next query searches the new version
-        return search.bytes - before if isinstance(search, ClusterSearch) else 0
 
     def no_index(self, error: NotFound) -> QueryError:
         """Return the error that no index can answer."""

@@ -106,7 +106,8 @@ _DIGITS = len("YYYYMMDDhhmmss")
 Moment = str | int | date
 
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.\d+)?)?)?)?)?(?P<zone>Z|[+-]\d\d:?\d\d)?",
+    r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.(?P<fraction>\d+))?)?)?)?)?"
+    r"(?P<zone>Z|[+-]\d\d:?\d\d)?",
     re.ASCII,
 )
 
@@ -143,10 +144,12 @@ def time_span(given: Moment, *, clamp: bool = False) -> tuple[int, int]:
     """
     text = str(given).strip()
     try:
-        digits, offset = text, 0
+        digits, offset, fraction = text, 0, ""
         if not (text.isascii() and text.isdecimal()):
             matched = _ISO.fullmatch(text)
             digits = "".join(part for part in matched.groups()[:6] if part) if matched else ""
+            fraction = (matched and matched["fraction"]) or ""
+            fraction = fraction if fraction.strip("0") else ""  # numpy writes zeros
             if matched and matched["zone"]:
                 offset = _milliseconds(datetime.fromisoformat(f"1970-01-01T00:00:00{matched['zone']}"))
             datetime.strptime(digits, "%Y%m%d%H%M%S"[: len(digits) - 2]).replace(tzinfo=UTC)  # is there such a time?
@@ -155,7 +158,8 @@ def time_span(given: Moment, *, clamp: bool = False) -> tuple[int, int]:
         first, last = _from_digits(digits.ljust(_DIGITS, "0")), _from_digits(digits.ljust(_DIGITS, "9"))
         if not (clamp or any(f"{each:%m%d%H%M%S}".startswith(digits[4:]) for each in (first, last))):
             raise ValueError(text)  # noqa: TRY301
-        return _milliseconds(first) + offset, _milliseconds(last) + offset + 1000
+        least, greatest = (int(fraction.ljust(3, digit)[:3]) for digit in "09")
+        return _milliseconds(first) + offset + least, _milliseconds(last) + offset + greatest + 1
     except (ValueError, OverflowError) as error:
         raise QueryError(
             f"invalid time {text[:100]!r}; use 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"

@@ -113,6 +113,8 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
         from catalogue.query.where import parse_conditions
 
         where, where_untyped, where_declared = parse_conditions(query, newer, dataset)
+        if dataset != COMMON_CRAWL:  # no file may have a column of its schema
+            check_columns(where.columns, stored, dataset)
     intervals = merge(interval for pattern in patterns for interval in pattern.intervals)
     resolved = ResolvedQuery(
         intervals=Intervals(intervals if query.within is None else intersect(intervals, query.within)),
@@ -151,7 +153,7 @@ def _columns(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple
 
 
 def _distinct(query: Query, dataset: Dataset, stored: Mapping[str, str], columns: tuple[str, ...]) -> Distinct:
-    if query.latest and dataset.time is None:
+    if query.latest and dataset.time not in stored:
         raise QueryError(f"{dataset.name} has no column of times, which latest=True needs")
     short = {"url": dataset.key, "digest": "content_digest"} if dataset == COMMON_CRAWL else {}
     by = dataset.key if query.unique is None else query.unique

@@ -167,10 +167,9 @@ def parse_conditions(query: "Query", newer: pa.Schema, dataset: Dataset) -> tupl
     where = parse_where(" AND ".join([*expressions, *filters()]), newer, dataset)
     if not query.mime or dataset != COMMON_CRAWL:
         return where, None, None
-    either = f"coalesce({DETECTED_TYPE}, {DECLARED_TYPE})"
-    old, declared = (
-        parse_where(" AND ".join([*expressions, *filters(name)]), newer, dataset) for name in (either, DECLARED_TYPE)
-    )
+    # Servers declare types in any letter case; detected ones are in lower case.
+    types = f"lower(coalesce({DETECTED_TYPE}, {DECLARED_TYPE}))", f"lower({DECLARED_TYPE})"
+    old, declared = (parse_where(" AND ".join([*expressions, *filters(each)]), newer, dataset) for each in types)
     return where, old, declared
 
 

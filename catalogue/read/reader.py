@@ -308,13 +308,8 @@ class _Reading:
         whole = LoadedRowGroup(group.file, read)
         parts = [part for column in columns for part in column.parts(read.ordinal)]
         requests = plan_requests(group.file.file.path, parts, max_gap=self._plan.cost.max_gap, cached=group.file.cached)
-        arriving = [(fetch, self._arrivals.submit(fetch)) for fetch in requests]
-        try:
-            for fetch, future in arriving:
-                whole.take(fetch, future.result().body)
-        finally:
-            for _, future in arriving:
-                future.cancel()
+        for fetch, body in self._arrivals.bodies(requests):
+            whole.take(fetch, body)
         return Bundle([whole], is_read_again=True, is_fresh=not by_index)
 
 

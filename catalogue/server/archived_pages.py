@@ -256,7 +256,7 @@ def memento_headers(record: Record) -> Iterator[tuple[str, str]]:
         yield "Memento-Datetime", format_datetime(record.time.astimezone(UTC), usegmt=True)
     yield "Link", f'<{link(record.url)}>; rel="original"'
     yield "X-Archive-Record-Type", record.kind
-    yield "X-Archive-Filename", record.capture.filename
+    yield "X-Archive-Filename", _ascii(record.capture.filename)
     yield "X-Archive-Offset", str(record.capture.offset)
     yield "X-Archive-Length", str(record.capture.length)
 

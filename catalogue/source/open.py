@@ -19,7 +19,7 @@ from catalogue.source.retry import ATTEMPTS, PoliteSource
 _ENVIRONMENT = (
     *(name for proxy in ("http_proxy", "https_proxy", "no_proxy") for name in (proxy, proxy.upper())),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
-    *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
+    *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE"),
 )
 """Variables that change how a source is reached or trusted."""
 _COMMON_CRAWL_HOSTS = ("commoncrawl.org", "ds5q9oxwqwsfj.cloudfront.net")

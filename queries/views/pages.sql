@@ -1,7 +1,7 @@
 CREATE OR REPLACE VIEW pages AS
 SELECT
   path, crawl, subset, row_group,
-  unnest(range(len(offsets) - 1)) AS page,
+  unnest(range(len(offsets) - 1))::INTEGER AS page,
   unnest(first_rows[:-2]) AS first_row_index,
   unnest(first_rows[2:]) - unnest(first_rows[:-2]) AS num_rows,
   unnest(null_counts) AS null_count,

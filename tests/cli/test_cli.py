@@ -175,6 +175,7 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("join urls.csv --crawl CC-MAIN-2020-10 -o x --on link", "CC-MAIN-2020-10"),
         ("join urls.csv --crawl latest -o x --on link --index cdx --columns url_path", "has no column url_path"),
         ("doctor --crawl 2022", "is not the name of a crawl"),
+        ("doctor --crawl CC-MAIN-2012", "the first crawl that has one is CC-MAIN-2013-20"),
         ("doctor --crawl cc-main-2099-01", "; the newest is CC-MAIN-"),
         ("doctor --table hosts", "leave out --table"),
         ("backfill --budget much", "use 500MB or 2GB"),
@@ -184,6 +185,8 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("query x.com --colums url", "'--columns'"),
         ("query x.com --json", "No such option '--json'; see: catalogue query --help"),
         ("query x.com --format jsn", "Did you mean 'json'?"),
+        ("query x.com --format ndjson", "Did you mean 'jsonl'?"),
+        ("query x.com --count --by host", "'host' is not 'crawl'; see: catalogue query --help"),
         ("query x.com --match dmain", "Did you mean 'domain'?"),
         ("export iceburg x", "Did you mean 'iceberg'?"),
         ("site example.com --crawl all", " are selected, and one can be shown; name it, such as CC-MAIN-2"),
@@ -399,6 +402,7 @@ def test_demo_serves_until_ctrl_c_and_leaves_nothing(command: Command, tmp_path:
         for words in ("crawls", "harvest", "status", "plan", "query"):
             assert f"$ catalogue {words}" in shown
         assert ">>> import catalogue" in shown
+        assert "In total, " in shown
         assert not (tmp_path / "cache").exists()  # which would make later queries look free
         settings = dict(word.split("=", 1) for word in line.split()[1:])
         served = Command(Path(settings["CATALOGUE_DATA"]), settings["CATALOGUE_SOURCE"], tmp_path)

@@ -91,20 +91,26 @@ def test_binds_parameters(asking: Command, harvested: catalogue.Catalogue) -> No
     assert asking("sql", "find-key", "--param", f"key={hostile}", "--json").status == 0
 
 
-def test_says_how_to_fill_column_chunks(stored: Command, mirror: Path, settings: Settings) -> None:
+def test_says_how_to_fill_empty_views(stored: Command, mirror: Path, settings: Settings) -> None:
     crawls = stored("sql", "select crawl from crawls where files_harvested > 0", "--format", "csv").out.split()[1:]
     for words in (["bytes-by-column"], ["select count(*) from Column_Chunks"]):
         ran = stored("sql", *words, "--json")
         assert ran.status == 0
         assert f"no rows of {crawls[0]}" in ran.err
-        assert "; add --column-chunks CRAWL" in ran.err
+        assert " sql --column-chunks CRAWL\n" in ran.err
     filled = stored("sql", "bytes-by-column", "--json", *(f"--column-chunks={crawl}" for crawl in crawls[1:]))
     assert {row["crawl"] for row in filled.json_lines()} == {*crawls[1:]}
     assert filled.err == ""
     assert f"no rows of {crawls[0]};" in stored("sql", "bytes-by-column").err
+    for view, option in (("pages", "--pages"), ('"Blocks"', "--index cdx"), ("column_values", "--values COLUMN")):
+        ran = stored("sql", f"from crawls join {view} using (crawl)", "--json")
+        assert ran.status == 0
+        assert ran.err.endswith(f"harvest --crawl {max(crawls)} {option}\n")
     with catalogue.open(stored.data, settings=settings) as cat:
-        with pytest.warns(catalogue.IncompleteAnswer, match=f"no rows of {crawls[0]}; column_chunks"):
+        with pytest.warns(catalogue.IncompleteAnswer, match=f"no rows of {crawls[0]}; run: "):
             cat.sql("from column_chunks")
+        with pytest.warns(catalogue.IncompleteAnswer, match="nothing is stored for the view pages yet"):
+            cat.sql("from pages")
         rows = cat.column_chunks(crawls[0]).query("row_group == 0 and column_name == 'url'")
         row = rows.to_dict("records")[0]
     file = pq.read_metadata(mirror / row["path"])

@@ -269,7 +269,8 @@ def test_forget_deletes_lists_and_missing_ones_are_named(cat: Catalogue, mirror:
     assert cat.sql("SELECT DISTINCT crawl FROM blocks").fetchall() == [(OTHER,)]
     (tmp_path / f"data/blocks/.{OTHER}.0.part").touch()  # as of an interrupted harvest
     cat.forget(OTHER)
-    assert cat.sql("FROM blocks").fetchall() == []
+    with pytest.warns(catalogue.IncompleteAnswer, match="nothing is stored for the view blocks yet"):
+        assert cat.sql("FROM blocks").fetchall() == []
     assert not [*(tmp_path / "data/blocks").iterdir()]
     with pytest.raises(NotHarvested):
         cat.forget(OTHER)
