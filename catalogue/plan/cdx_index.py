@@ -39,8 +39,7 @@ _MOST_BLOCKS = 50_000
 
 def uncovered_columns(query: ResolvedQuery) -> list[str]:
     """Return the columns of a query that lines of the CDX index do not have."""
-    read = [*query.read_columns, *query.of(untyped=True).read_columns]
-    return [name for name in dict.fromkeys(read) if name not in COLUMNS]
+    return [name for name in query.row_columns if name not in COLUMNS]
 
 
 @dataclass(eq=False, slots=True)
@@ -87,11 +86,10 @@ class CdxIndex:
 
     def _planned(self, search: ListSearch | None, blocks: tuple[PlannedBlocks, ...]) -> CrawlPlan:
         source, requests = self._source(), []
-        for read, pin in ((read, pin) for each in blocks for read, pin in zip(each.reads, each.pins, strict=True)):
-            cached = (
-                pin is not None and isinstance(source, CachedSource) and source.is_cached(read.path, pin, read.range)
-            )
-            requests.append(PlannedRequest(read.path, read.range, (), cached=cached))
+        cache = source if isinstance(source, CachedSource) else None
+        for read in (read for each in blocks for read in each.reads):
+            is_cached = cache is not None and read.pin is not None and cache.is_cached(read.path, read.pin, read.range)
+            requests.append(PlannedRequest(read.path, read.range, (), cached=is_cached))
         waves = (tuple(requests),) if requests else ()
         return CrawlPlan(self.crawl, CDX, self._cost, blocks=blocks, waves=waves, search=search)
 
@@ -145,8 +143,8 @@ class CdxIndex:
             yield self._reads(found, found.reads(found.blocks_for(hull)), some)
 
     def _reads(self, blocks: BlockList, reads: Sequence[BlockRead], intervals: KeyIntervals) -> PlannedBlocks:
-        pins = tuple(self._lists.version(self.crawl, read.path) for read in reads)
-        return PlannedBlocks(self.crawl, self._subsets, blocks, tuple(reads), intervals, pins)
+        pinned = tuple(read._replace(pin=self._lists.version(self.crawl, read.path)) for read in reads)
+        return PlannedBlocks(self.crawl, self._subsets, blocks, pinned, intervals)
 
     def search(self, query: ResolvedQuery) -> int:
         """Search the list for a planned query; return about the received bytes. Thread-safe.

@@ -147,8 +147,8 @@ class ColumnarIndex:
         return replace(candidate, indexes=indexes, cached=cached, drawn=drawn)
 
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
-        key, gap = self.page_indexes.dataset.key, self.cost.max_gap
-        return tuple(fetch for file in self._files_with_indexes() for fetch in key_indexes(file, key, gap))
+        key = self.page_indexes.dataset.key
+        return tuple(fetch for file in self._files_with_indexes() for fetch in key_indexes(file, key, self.cost))
 
     def key_bounds(self) -> list[list[tuple[Bounds, int]]]:
         """Return bounds and number of rows of all pages, by row group.

@@ -143,7 +143,7 @@ def _requests(some: Iterable[tuple[FileMetadata, list[Part]]], cost: Cost) -> It
     for file, parts in some:
         by_file.setdefault(file.path, []).extend(parts)
     for path, parts in by_file.items():
-        yield from plan_requests(path, parts, max_gap=cost.max_gap)
+        yield from plan_requests(path, parts, cost)
 
 
 def _pays_off(
@@ -156,14 +156,9 @@ def _pays_off(
         (group,) = (group for group in file.footer.row_groups if group.ordinal == place[1])
         tested = (group.chunks[name] for name in query.tested_columns if name in group.chunks)
         whole = (Part(Purpose.CHUNK, group.ordinal, chunk.column.name, chunk.range) for chunk in tested)
-        first += _price(file.path, parts, cost)
-        chunks += _price(file.path, whole, cost)
+        first += cost.price_of(plan_requests(file.path, parts, cost))
+        chunks += cost.price_of(plan_requests(file.path, whole, cost))
     return first + likely * chunks < chunks
-
-
-def _price(path: str, parts: Iterable[Part], cost: Cost) -> float:
-    requests = [*plan_requests(path, parts, max_gap=cost.max_gap)]
-    return cost.price(len(requests), sum(len(request.range) for request in requests))
 
 
 def missing_dictionaries(files: Iterable[FileMetadata], names: Sequence[str], cost: Cost) -> Iterator[PlannedRequest]:
@@ -178,7 +173,7 @@ def missing_dictionaries(files: Iterable[FileMetadata], names: Sequence[str], co
                     parts.append(part)
                 elif rest := missing_bytes(data, group.chunks[part.column]):
                     parts.append(part._replace(range=ByteRange(part.range.start, part.range.start + len(data) + rest)))
-        yield from plan_requests(file.path, parts, max_gap=cost.max_gap)
+        yield from plan_requests(file.path, parts, cost)
 
 
 def cut_dictionaries(request: PlannedRequest, body: bytes) -> dict[int, Indexes]:

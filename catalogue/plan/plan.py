@@ -51,8 +51,8 @@ class ReadPlan(ReprMixin):
     def of(
         cls, query: ResolvedQuery, cost: Cost, crawls: Iterable[CrawlPlan], unlisted: tuple[str, ...] = ()
     ) -> "ReadPlan":
-        read = (*query.read_columns, *query.of(untyped=True).read_columns)
-        return cls(query, schema_of(query, query.columns), schema_of(query, read), cost, tuple(crawls), unlisted)
+        schema, row_schema = schema_of(query, query.columns), schema_of(query, query.row_columns)
+        return cls(query, schema, row_schema, cost, tuple(crawls), unlisted)
 
     @property
     def files(self) -> tuple[PlannedFile, ...]:

@@ -107,8 +107,9 @@ class ResolvedQuery:
     newer: pa.Schema = _NO_SCHEMA
     """Columns that are not in the schema of the dataset, or have another type in its files."""
 
-    def of(self, *, untyped: bool) -> "ResolvedQuery":
-        return replace(self, where=self.where_untyped) if untyped and self.where_untyped else self
+    def of(self, crawl: str) -> "ResolvedQuery":
+        """Return the query with the condition for a crawl."""
+        return replace(self, where=self.where_untyped) if self.where_untyped and is_untyped(crawl) else self
 
     @property
     def counting(self) -> "ResolvedQuery":
@@ -144,6 +145,12 @@ class ResolvedQuery:
         times = [self.table.time] if self.table.time and self.ordered else []
         others = (name for name in [*times, *self.columns] if name not in self.table.path_columns)
         return tuple(dict.fromkeys([*self.deciding_columns, *others]))
+
+    @property
+    def row_columns(self) -> tuple[str, ...]:
+        """The columns of the files that are read of crawls of any age."""
+        untyped = replace(self, where=self.where_untyped or self.where)
+        return tuple(dict.fromkeys([*self.read_columns, *untyped.read_columns]))
 
     @property
     def is_inorder(self) -> bool:

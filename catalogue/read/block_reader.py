@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import closing
-from itertools import islice, zip_longest
+from itertools import islice
 from threading import Lock
 from typing import NamedTuple
 
@@ -19,15 +19,14 @@ from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.key_intervals import ALL_KEYS, KeyIntervals
-from catalogue.query.resolved_query import Matching, Residual, is_untyped
-from catalogue.read.key_order import Piece
+from catalogue.query.resolved_query import Matching, Residual
+from catalogue.read.key_order import Piece, leasts_after
 from catalogue.read.prefetch import IN_FLIGHT
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Response, Source, differ
 from catalogue.source.parallel import map_in_order
-from catalogue.surt.interval import END
 
 _AT_ONCE = 256 << 10
 """Bytes of lines that are converted together; lines of a block of Common Crawl have more."""
@@ -38,9 +37,8 @@ class BlockRequest(NamedTuple):
 
     planned: PlannedBlocks
     read: BlockRead
-    pin: FileVersion | None
     after: bytes
-    """A lower bound of the keys in the next planned blocks of the crawl; ``END`` if there are none."""
+    """A lower bound of the keys in the next blocks of the crawl; ``END`` if there are none."""
 
 
 def block_pieces(
@@ -56,16 +54,14 @@ def block_pieces(
         BadCdx: if a block or line is invalid.
         SourceError: if a request fails.
     """
-    residuals = {untyped: Residual(plan.query.of(untyped=untyped), matching) for untyped in (False, True)}
     with closing(fetch_blocks(plan, source, executor, events)) as fetched:
         for request, response in fetched:
             blocks = blocks_of(source, request, response, events, request.planned.intervals)
+            residual = Residual(plan.query.of(request.planned.crawl), matching)
             least = 1 if plan.query.stops_early else _AT_ONCE
-            for rows, last in _matching(request.planned, blocks, residuals, least):
+            for rows, last in _matching(request.planned, blocks, residual, least):
                 yield Piece(rows.select(plan.row_schema.names), last)
-            stop, planned = request.read.blocks.stop, request.planned
-            more = stop < planned.reads[-1].blocks.stop
-            yield Piece(None, planned.blocks.key(stop) if more else request.after)
+            yield Piece(None, request.after)
             events.done()
 
 
@@ -78,13 +74,12 @@ def fetch_blocks(
         SourceError: if a request fails.
         FileChanged: if two responses are of different versions of a file.
     """
-    requests = [
-        BlockRequest(planned, read, pin, following.intervals[0].start if following else END)
-        for crawl in plan.crawls
-        for planned, following in zip_longest(crawl.blocks, crawl.blocks[1:])
-        for read, pin in zip(planned.reads, planned.pins, strict=True)
+    reads = [(planned, read) for planned in plan.blocks for read in planned.reads]
+    leasts = [
+        (planned.crawl, max(planned.intervals[0].start, planned.blocks.key(read.blocks.start)))
+        for planned, read in reads
     ]
-
+    requests = [BlockRequest(*each, after) for each, after in zip(reads, leasts_after(leasts), strict=True)]
     failures: dict[str, CatalogueError] = {}
     noting = Lock()
 
@@ -95,7 +90,7 @@ def fetch_blocks(
 
     def fetch(request: BlockRequest) -> Response:
         try:
-            return source.get(request.read.path, request.read.range, pin=request.pin)
+            return source.get(request.read.path, request.read.range, pin=request.read.pin)
         except UNUSABLE as error:  # noted here, so that no crawl is requested again after that of another one
             failed(request.planned.crawl, error)
             raise
@@ -146,13 +141,13 @@ def blocks_of(
 
 
 def _matching(
-    planned: PlannedBlocks, blocks: Iterable[Block], residuals: dict[bool, Residual], least: int
+    planned: PlannedBlocks, blocks: Iterable[Block], residual: Residual, least: int
 ) -> Iterator[tuple[pa.Table, bytes]]:
     """Yield the matching rows of blocks, with the last key of their block."""
     subsets = texts(planned.subsets)
     for block, found in _found(blocks, planned.intervals, least):
         rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
-        matching, _ = residuals[is_untyped(planned.crawl)].keep(rows)
+        matching, _ = residual.keep(rows)
         if {*SUBSETS}.difference(planned.subsets):
             matching = matching.filter(pc.is_in(matching.column("subset"), value_set=subsets))
         if matching.num_rows:

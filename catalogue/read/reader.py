@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 
 import numpy as np
@@ -16,8 +16,6 @@ from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
 from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.planner import plan_second_wave
-from catalogue.plan.requests import plan_requests
 from catalogue.query.resolved_query import DRAWN_ORDER, Matching, Residual
 from catalogue.read.decode import Numbered, aligned, checked, decode, requested, valid
 from catalogue.read.key_order import KeysLeft, Piece, leasts_after, result_of
@@ -93,7 +91,7 @@ class _Reading:
         self._plan = plan
         self._arrivals = arrivals
         self._events = events
-        self._residuals = {untyped: Residual(plan.query.of(untyped=untyped), matching) for untyped in (False, True)}
+        self._residual_of = cache(lambda crawl: Residual(plan.query.of(crawl), matching))
         self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
         places = [((f.file.crawl, f.file.subset), group.least) for f in plan.files for group in f.row_groups]
         self._leasts_after = leasts_after(places) if plan.query.is_inorder else None
@@ -158,7 +156,7 @@ class _Reading:
             yield chosen
 
     def _decide(self, bundle: Bundle) -> Bundle:
-        residual = self._residuals[bundle.groups[0].read.untyped]
+        residual = self._residual_of(bundle.crawl)
         query = residual.query
         candidates = bundle.candidates
         columns = {}
@@ -188,14 +186,14 @@ class _Reading:
         later = []
         for group in chosen:
             columns_later = [read for read in group.read.columns if read.later and group.read.rows]
-            requests = plan_second_wave(group.file, group.read.ordinal, columns_later, self._plan.cost)
-            later += [(group, fetch, self._arrivals.submit(fetch)) for fetch in requests]
+            later += self._arrivals.request(group, columns_later)
         return Bundle(chosen, decided, rows, later)
 
     def _rows(self, bundle: Bundle) -> Iterator[_Rows]:
         """Yield the rows of a bundle; after an error, those of its row groups one by one, or read again."""
         returned = 0
         try:
+            bundle.complete()
             tables = self._streamed(bundle) if bundle.decided is None else self._chosen(bundle, bundle.decided)
             for rows, least in list(tables) if len(bundle.groups) > 1 else tables:
                 returned += rows.num_rows
@@ -214,14 +212,9 @@ class _Reading:
             self._events.done()
 
     def _chosen(self, bundle: Bundle, decided: pa.Table) -> Iterator[_Rows]:
-        try:
-            for group, fetch, future in bundle.later:
-                group.take(fetch, future.result().body)
-        finally:
-            bundle.cancel()
         for group in bundle.groups:
             group.check(later=True)
-        residual = self._residuals[bundle.groups[0].read.untyped]
+        residual = self._residual_of(bundle.crawl)
         if decided.num_rows < _FEW_ROWS * max((column.num_chunks for column in decided.columns), default=0):
             decided = decided.combine_chunks()
         columns = {
@@ -248,7 +241,7 @@ class _Reading:
 
     def _streamed(self, bundle: Bundle) -> Iterator[_Rows]:
         (group,) = bundle.groups
-        residual = self._residuals[group.read.untyped]
+        residual = self._residual_of(bundle.crawl)
         columns = {}
         keys: KeysLeft | None = None
         for read in group.read.columns:
@@ -306,16 +299,7 @@ class _Reading:
         columns = tuple(ColumnRead(read.chunk) for read in group.read.columns)
         read = replace(group.read, columns=columns, rows=(range(group.read.num_rows),), key_index=None, counted=0)
         whole = LoadedRowGroup(group.file, read)
-        parts = [part for column in columns for part in column.parts(read.ordinal)]
-        requests = plan_requests(group.file.file.path, parts, max_gap=self._plan.cost.max_gap, cached=group.file.cached)
-        arriving = [(fetch, self._arrivals.submit(fetch)) for fetch in requests]
-        try:
-            for fetch, future in arriving:
-                whole.take(fetch, future.result().body)
-        finally:
-            for _, future in arriving:
-                future.cancel()
-        return Bundle([whole], is_read_again=True, is_fresh=not by_index)
+        return Bundle([whole], later=self._arrivals.request(whole, columns), is_read_again=True, is_fresh=not by_index)
 
 
 def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:

@@ -248,7 +248,6 @@ def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
                     each._replace(blocks=range(each.blocks.start - first, each.blocks.stop - first)) for each in reads
                 ),
                 intervals=planned.intervals.between(blocks.key(0), end),
-                pins=planned.pins[start:number],
             )
             start, received = number, 0
 

@@ -1,12 +1,13 @@
 """Byte ranges: half-open in this package, converted to and from HTTP's inclusive ones here (RFC 9110, section 14)."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from catalogue.errors import WrongRange
 
+_Item = TypeVar("_Item")
 _CONTENT_RANGE = re.compile(r"bytes\s+([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)\s*", re.IGNORECASE)
 
 
@@ -104,21 +105,30 @@ def resolve(requested: ByteRange | SuffixRange, total: int) -> ByteRange:
 
 
 def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> list[ByteRange]:
-    """Merge ranges of one file where one request costs less than two; return disjoint ascending ones.
+    """Merge ranges; see ``merged_by``."""
+    return [run for run, _ in merged_by(lambda each: each, ranges, max_gap=max_gap, max_length=max_length)]
+
+
+def merged_by(
+    range_of: Callable[[_Item], ByteRange], items: Iterable[_Item], *, max_gap: int, max_length: int
+) -> list[tuple[ByteRange, list[_Item]]]:
+    """Merge ranges of one file where one request costs less than two; return disjoint ascending ones with their items.
 
     ``max_gap`` bytes cost less than a request, see ``Cost.max_gap``. Overlapping ranges, and those longer than
     ``max_length``, are not split.
     """
-    merged: list[ByteRange] = []
-    for current in sorted(ranges):
+    merged: list[tuple[ByteRange, list[_Item]]] = []
+    for item in sorted(items, key=range_of):
+        current = range_of(item)
         if merged:
-            last = merged[-1]
+            last, together = merged[-1]
             end = max(last.end, current.end)
             overlaps = current.start < last.end
             if overlaps or (current.start - last.end <= max_gap and end - last.start <= max_length):
-                merged[-1] = ByteRange(last.start, end)
+                merged[-1] = ByteRange(last.start, end), together
+                together.append(item)
                 continue
-        merged.append(current)
+        merged.append((current, [item]))
     return merged
 
 

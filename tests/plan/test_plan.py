@@ -272,7 +272,7 @@ disjoint = st.lists(ranges, max_size=12).map(lambda found: coalesce(found, max_g
 
 def planned(parts: list[ByteRange], cached: list[ByteRange], max_gap: int) -> list[PlannedRequest]:
     named = [Part(Purpose.PAGES, 0, "url", part) for part in parts]
-    return list(plan_requests("file", named, max_gap=max_gap, cached=cached))
+    return plan_requests("file", named, Cost(rate=1, bandwidth=max_gap), cached)
 
 
 def test_cached_parts_are_read_at_once() -> None:
