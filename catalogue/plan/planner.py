@@ -73,7 +73,7 @@ def plan_files(
         COLUMNAR,
         cost,
         files=reads,
-        waves=_waves(reads, cost),
+        waves=waves_of(reads, cost),
         considered=considered,
         counted=counted,
         certain=certain,
@@ -326,7 +326,7 @@ def _await(
     return awaited, index / _USES_OF_INDEX + cost.price(requests, size_of_all)
 
 
-def _waves(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedRequest, ...], ...]:
+def waves_of(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedRequest, ...], ...]:
     first: list[PlannedRequest] = []
     second: list[PlannedRequest] = []
     for file in files:

@@ -16,6 +16,7 @@ from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import cut_bounds
 from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan, sections
+from catalogue.plan.planner import waves_of
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.read.decode import decode, valid
@@ -212,20 +213,12 @@ def _rows_of(
 
 
 def _parts(crawl: CrawlPlan, intervals: KeyIntervals, size: int) -> Iterator[tuple[CrawlPlan, KeyIntervals]]:
-    by_path: dict[str, list[list[PlannedRequest]]] = {}
-    for number, wave in enumerate(crawl.waves):
-        for fetch in wave:
-            waves = by_path.setdefault(fetch.path, [[] for _ in crawl.waves])
-            waves[number].append(fetch)
     for file in crawl.files:
-        waves = by_path.get(file.file.path, [])
-        for groups in _together(file, waves, size):
-            ordinals = {group.ordinal for group in groups}
-            mine = (tuple(fetch for fetch in wave if fetch.parts[0].row_group in ordinals) for wave in waves)
-            part = replace(crawl, files=(replace(file, row_groups=tuple(groups)),), blocks=())
-            spans = (intervals.span(group.key_bounds) for group in groups)
-            starts, stops = zip(*spans, strict=True)
-            yield replace(part, waves=tuple(wave for wave in mine if wave)), intervals.part(min(starts), max(stops))
+        for groups in _together(file, waves_of([file], crawl.cost), size):
+            files = (replace(file, row_groups=tuple(groups)),)
+            starts, stops = zip(*(intervals.span(group.key_bounds) for group in groups), strict=True)
+            part = replace(crawl, files=files, blocks=(), waves=waves_of(files, crawl.cost))
+            yield part, intervals.part(min(starts), max(stops))
     for planned in crawl.blocks:
         for of_blocks in _of_blocks(planned, size):
             requests = tuple(PlannedRequest(read.path, read.range, ()) for read in of_blocks.reads)
@@ -252,7 +245,9 @@ def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
             start, received = number, 0
 
 
-def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -> Iterator[list[PlannedRowGroup]]:
+def _together(
+    file: PlannedFile, waves: Iterable[Iterable[PlannedRequest]], size: int
+) -> Iterator[list[PlannedRowGroup]]:
     """Yield runs of row groups of a file that share no request."""
     sizes: dict[int, int] = {}
     goes_on: set[int] = set()
