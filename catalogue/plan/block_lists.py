@@ -159,20 +159,22 @@ class BlockLists:
             self._lists = {crawl: each for crawl, each in self._lists.items() if isinstance(each, ClusterSearch)}
         return store
 
-    def get(self, crawl: str) -> AnyList | None:
-        """Return the stored list of a crawl, or else its search; None if nothing is known of it."""
+    def get(self, crawl: str) -> AnyList:
+        """Return the stored list of a crawl, or else its search, with the lines that are known."""
         store = self._update()
         known = self._lists.get(crawl)
-        if store and crawl in self._stored and not isinstance(known, StoredList):
-            try:
-                known = open_list(store, crawl)
-            except StoreDamaged as error:
-                self.lose(crawl, error)
-                return self.get(crawl)
-        elif known is None and store and (lines := stored_lines(store, self._source().url, crawl)):
-            known = ClusterSearch(self._source(), crawl, known=lines)
-        if known:
-            self._lists[crawl] = known
+        if known is None:
+            known = ClusterSearch(self._source(), crawl)
+        if store and isinstance(known, ClusterSearch):
+            if crawl in self._stored:
+                try:
+                    known = open_list(store, crawl) or known
+                except StoreDamaged as error:
+                    self.lose(crawl, error)
+                    return self.get(crawl)
+            elif not known.lines:
+                known.lines = stored_lines(store, self._source().url, crawl)
+        self._lists[crawl] = known
         return known
 
     def lose(self, crawl: str, error: StoreDamaged) -> None:
@@ -220,11 +222,6 @@ class BlockLists:
             elif isinstance(like, ClusterSearch) and like.lines:
                 version = like.lines.version
         return version.size if version else None
-
-    def search(self, crawl: str) -> ClusterSearch:
-        """Begin to search an unknown list; thread-safe."""
-        search = self._lists[crawl] = ClusterSearch(self._source(), crawl)
-        return search
 
     def save(self, crawls: Iterable[str]) -> None:
         """Store what the searches of crawls have read."""

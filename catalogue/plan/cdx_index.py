@@ -8,7 +8,7 @@ from operator import attrgetter
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
 from catalogue.cdx.lines import COLUMNS
-from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor
+from catalogue.cdx.list_search import ClusterSearch
 from catalogue.commoncrawl.crawls import CDX, has_columnar_index, may_be_unlisted, no_columnar_index, suggest_crawl
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import (
@@ -57,7 +57,6 @@ class CdxIndex:
     """The crawl was fetched at other times than those of the query."""
     _failure: CatalogueError | None = field(default=None, init=False)
     """An error of a search, which the next plan raises."""
-    _predict: Predictor = field(default=USUAL, init=False)
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
         """Plan a query.
@@ -79,7 +78,7 @@ class CdxIndex:
             raise self._too_many(query, f"{size(length)} of lines")
         try:
             search = self._needed(known, query.intervals)
-            return self._planned(search, () if search or known is None else tuple(self._blocks(known, query)))
+            return self._planned(search, () if search else tuple(self._blocks(known, query)))
         except StoreDamaged as error:
             self._lists.lose(self.crawl, error)
             return self.plan(query)
@@ -103,15 +102,15 @@ class CdxIndex:
         divided = self._planned(None, tuple(blocks))
         return replace(plan, blocks=divided.blocks, waves=divided.waves)
 
-    def _needed(self, known: AnyList | None, intervals: KeyIntervals) -> ListSearch | None:
+    def _needed(self, known: AnyList, intervals: KeyIntervals) -> ListSearch | None:
         if isinstance(known, StoredList):
             return None
-        unknown = [each for each in intervals if known is None or not known.knows(each)]
+        unknown = [each for each in intervals if not known.knows(each)]
         if not unknown:
             return None
-        predictor = self._predict = self._lists.predictor(self.crawl)
+        known.predict = self._lists.predictor(self.crawl)
         list_size = self._lists.expected_size(self.crawl)
-        return estimate_search(intervals, unknown, predictor, list_size, is_begun=known is not None)
+        return estimate_search(intervals, unknown, known.predict, list_size, is_begun=known.lines is not None)
 
     def _blocks(self, search: AnyList, query: ResolvedQuery) -> Iterator[PlannedBlocks]:
         intervals = query.intervals
@@ -154,13 +153,11 @@ class CdxIndex:
         Raises:
             SourceError: if the source cannot be read.
         """
-        search, before = self._lists.get(self.crawl), 0
+        search = self._lists.get(self.crawl)
+        if isinstance(search, StoredList):  # another process has stored it since the query was planned
+            return 0
+        before = search.bytes
         try:
-            if isinstance(search, ClusterSearch):
-                before = search.bytes
-            else:
-                search = self._lists.search(self.crawl)
-            search.predict = self._predict
             for interval in query.intervals:
                 if search.knows(interval):
                     continue
@@ -172,7 +169,7 @@ class CdxIndex:
             self._failure = error
             if isinstance(error, FileChanged):
                 self._lists.drop(self.crawl)  # the next query searches the new version
-        return search.bytes - before if isinstance(search, ClusterSearch) else 0
+        return search.bytes - before
 
     def no_index(self, error: NotFound) -> QueryError:
         """Return the error that no index can answer."""
