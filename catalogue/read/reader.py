@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from catalogue.query.resolved_query import DRAWN_ORDER, Matching, Residual
 from catalogue.read.decode import Numbered, aligned, checked, decode, requested, valid
 from catalogue.read.key_order import KeysLeft, Piece, leasts_after, result_of
 from catalogue.read.prefetch import IN_FLIGHT, Bundle, LoadedRowGroup, Prefetcher, bundle_sizes
-from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS, ReadEvents
+from catalogue.read.streams import BATCH_ROWS, ReadEvents
 from catalogue.source.checks import Source
 from catalogue.surt.interval import END
 
@@ -62,24 +62,10 @@ def read(
             from catalogue.read.block_reader import block_pieces
 
             blocks = stack.enter_context(closing(block_pieces(plan, source, executor, matching, events)))
-        tables = result_of(plan, columnar, blocks)
-        for rows in tables if plan.query.limit is None else limited(tables, plan.query.limit):
-            yield from batches_of(rows.select(plan.schema.names))
-
-
-def limited(tables: Iterable[pa.Table], limit: int) -> Iterator[pa.Table]:
-    """Yield the rows up to a limit; ``tables`` is not read further than necessary."""
-    for rows in tables:
-        yield rows.slice(0, limit)
-        limit -= rows.num_rows
-        if limit <= 0:
-            return
-
-
-def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    step = max(1, min(BATCH_ROWS, BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
-    for start in range(0, rows.num_rows, step):
-        yield from rows.slice(start, step).combine_chunks().to_batches()
+        if plan.files and plan.blocks and not plan.query.stops_early:
+            # The requests for the first rows of both start here.
+            columnar, blocks = (chain([*islice(rest, 1)], rest) for rest in map(iter, (columnar, blocks)))
+        yield from result_of(plan, columnar, blocks)
 
 
 _Rows = tuple[pa.Table, bytes]

@@ -1,11 +1,10 @@
 """Read plans with an executor, whose processes may be on other machines."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 from typing import Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -20,9 +19,9 @@ from catalogue.plan.planner import waves_of
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.read.decode import decode, valid
-from catalogue.read.key_order import Piece, in_key_order, in_time_order, leasts_after
+from catalogue.read.key_order import Piece, leasts_after, result_of
 from catalogue.read.prefetch import Bundle, Prefetcher
-from catalogue.read.reader import batches_of, limited, read
+from catalogue.read.reader import read
 from catalogue.read.streams import ReadEvents
 from catalogue.settings import Settings, load_settings
 from catalogue.source.checks import Source
@@ -170,23 +169,16 @@ class Workers:
 
     def read(self, plan: ReadPlan, events: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of a plan; see ``reader.read``."""
-        query, names = plan.query, plan.schema.names
-        part = plan
+        query, part = plan.query, plan
         if query.ordered:  # which is done here, by columns that need not be among those of the answer
             part = replace(plan, query=replace(query, ordered=False, limit=None), schema=plan.row_schema)
-        elif query.is_inorder and query.table.key not in names:
+        elif query.is_inorder and query.table.key not in plan.schema.names:
             key = plan.row_schema.field(query.table.key)
             part = replace(plan, schema=plan.schema.append(key))
         parts = list(tasks(part, self.settings))
         with closing(self.results(parts, events.notify, do=run)) as slices:
-            tables: Iterable[pa.Table] = _rows_of(parts, slices, events)
-            if query.ordered:
-                tables = in_time_order(plan, part.schema, tables)
-            elif query.is_inorder:
-                pieces = map(Piece, tables, leasts_after([_place(each.plan) for each in parts]))
-                tables = in_key_order(plan, repeat(pieces, len(sections(plan))))
-            for rows in tables if query.limit is None else limited(tables, query.limit):
-                yield from batches_of(rows.select(names))
+            pieces = _pieces(parts, slices, events)
+            yield from result_of(plan, pieces, pieces)
 
 
 def _place(part: ReadPlan) -> tuple[object, bytes]:
@@ -195,10 +187,11 @@ def _place(part: ReadPlan) -> tuple[object, bytes]:
     return (section.crawl, section.subsets), min(leasts + [each.intervals[0].start for each in section.blocks])
 
 
-def _rows_of(
-    parts: Iterable[Task], slices: Iterable[TaskRows | SourceError | FormatError], events: ReadEvents
-) -> Iterator[pa.Table]:
-    for part, done in zip(parts, slices, strict=True):
+def _pieces(
+    parts: Sequence[Task], slices: Iterable[TaskRows | SourceError | FormatError], events: ReadEvents
+) -> Iterator[Piece]:
+    leasts = leasts_after([_place(each.plan) for each in parts])
+    for part, done, least in zip(parts, slices, leasts, strict=True):
         if isinstance(done, Exception):
             (crawl,) = part.plan.crawls
             if isinstance(done, UNUSABLE):
@@ -209,7 +202,7 @@ def _rows_of(
             events.uncount(*each)
         for _ in range(part.plan.row_groups):
             events.done()
-        yield rows
+        yield Piece(rows, least)
 
 
 def _parts(crawl: CrawlPlan, intervals: KeyIntervals, size: int) -> Iterator[tuple[CrawlPlan, KeyIntervals]]:
