@@ -4,13 +4,12 @@ Common Crawl's hosts limit requests; in its cloud region bytes cost more.
 """
 
 import enum
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil, sqrt
 from operator import attrgetter
 from typing import NamedTuple
 
-from catalogue.source.byte_ranges import ByteRange, merged_by
+from catalogue.source.byte_ranges import ByteRange, divided, merged_by
 
 _range = attrgetter("range")
 MAX_FETCH = 64 << 20
@@ -125,23 +124,9 @@ def plan_requests(
 def _by_cached(parts: Iterable[Part], cached: Sequence[ByteRange]) -> dict[ByteRange | None, list[Part]]:
     found: dict[ByteRange | None, list[Part]] = {}
     for part in parts:
-        for piece, inside in _cut(part.range, cached):
+        for piece, inside in divided(part.range, cached):
             found.setdefault(inside, []).append(part._replace(range=piece))
     return found
-
-
-def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ByteRange | None]]:
-    at = range_.start
-    for each in cached[bisect_right(cached, range_.start, key=attrgetter("end")) :]:
-        if each.start >= range_.end:
-            break
-        if at < each.start:
-            yield ByteRange(at, each.start), None
-        end = min(each.end, range_.end)
-        yield ByteRange(max(at, each.start), end), each
-        at = end
-    if at < range_.end:
-        yield ByteRange(at, range_.end), None
 
 
 def most_requests(ranges: Iterable[ByteRange], max_gap: int) -> int:

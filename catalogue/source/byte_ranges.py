@@ -1,8 +1,10 @@
 """Byte ranges: half-open in this package, converted to and from HTTP's inclusive ones here (RFC 9110, section 14)."""
 
 import re
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from catalogue.errors import WrongRange
@@ -132,13 +134,16 @@ def merged_by(
     return merged
 
 
-def without(ranges: Iterable[ByteRange], others: Iterable[ByteRange]) -> list[ByteRange]:
-    left = list(ranges)
-    for other in others:
-        left = [
-            ByteRange(start, end)
-            for part in left
-            for start, end in ((part.start, min(part.end, other.start)), (max(part.start, other.end), part.end))
-            if start < end
-        ]
-    return left
+def divided(range_: ByteRange, others: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ByteRange | None]]:
+    """Divide a range by disjoint ascending ones; yield each piece with the one that it is in, or None."""
+    at = range_.start
+    for each in others[bisect_right(others, range_.start, key=attrgetter("end")) :]:
+        if each.start >= range_.end:
+            break
+        if at < each.start:
+            yield ByteRange(at, each.start), None
+        end = min(each.end, range_.end)
+        yield ByteRange(max(at, each.start), end), each
+        at = end
+    if at < range_.end:
+        yield ByteRange(at, range_.end), None
