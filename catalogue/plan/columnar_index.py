@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from operator import attrgetter
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
@@ -45,17 +45,13 @@ class PageIndexes:
         self, path: str, version: StoredFile, ordinals: Iterable[int], states: tuple[str, str]
     ) -> dict[int, Indexes]:
         keys = {ordinal: (path, ordinal, version.version, states) for ordinal in ordinals}
-        found: dict[int, Indexes | None] = {}
-        for ordinal, key in keys.items():
-            with suppress(KeyError):  # other threads add and delete some
-                found[ordinal] = self._indexes[key]
-        if missing := [ordinal for ordinal in keys if ordinal not in found]:
+        if missing := [ordinal for ordinal, key in keys.items() if key not in self._indexes]:
             stored = self.store.indexes(path, missing, version)
-            found |= {ordinal: stored.get(ordinal) for ordinal in missing}
-            self._indexes |= {keys[ordinal]: found[ordinal] for ordinal in missing[:_INDEXES]}
-            for old in list(self._indexes)[:-_INDEXES]:
-                self._indexes.pop(old, None)
-        return {ordinal: indexes for ordinal, indexes in found.items() if indexes}
+            self._indexes |= {keys[ordinal]: stored.get(ordinal) for ordinal in missing}
+        found = {ordinal: indexes for ordinal, key in keys.items() if (indexes := self._indexes[key])}
+        for old in [*self._indexes][:-_INDEXES]:
+            del self._indexes[old]
+        return found
 
 
 @dataclass(eq=False)
@@ -82,9 +78,10 @@ class ColumnarIndex:
     """Whether it is an error that fetched indexes cannot be stored."""
     _files: dict[str, FileMetadata] = field(default_factory=dict, init=False)
     """Files of the last plan, by path."""
-    _fetched: dict[tuple[str, int], Indexes] = field(default_factory=dict, init=False)
+    _fetched: dict[str, dict[int, Indexes]] = field(default_factory=dict, init=False)
     """Indexes by path and row group, in case they cannot be stored."""
-    _unsaved: dict[str, dict[int, Indexes]] = field(default_factory=dict, init=False)
+    _unsaved: set[str] = field(default_factory=set, init=False)
+    """Paths of files whose fetched indexes are not stored yet."""
 
     @cached_property
     def candidates(self) -> tuple[FileMetadata, ...]:
@@ -116,13 +113,12 @@ class ColumnarIndex:
 
     def possible(self, query: ResolvedQuery) -> set[Place]:
         """Return the row groups that may match by their keys and stored values."""
-        stored = self._values(query)
         found = {(file.path, ordinal) for file in self.candidates for ordinal in file.ordinals}
-        return found - stored.ruled_out(query) if stored else found
+        return found - self._values(query).ruled_out(query)
 
-    def _values(self, query: ResolvedQuery) -> CrawlValues | None:
+    def _values(self, query: ResolvedQuery) -> CrawlValues:
         tested = {*tested_alone(query), *tested_alone(replace(query, where=query.where_declared))}
-        return self.values(tested) if tested else None
+        return (self.values(tested) if tested else None) or CrawlValues((), {})
 
     def _files_with_indexes(self) -> list[FileMetadata]:
         source, store = self.source(), self.page_indexes.store
@@ -133,13 +129,10 @@ class ColumnarIndex:
 
     def _file(self, candidate: FileMetadata, source: AnySource, states: tuple[str, str]) -> FileMetadata:
         path, stored = candidate.path, candidate.stored
-        of_file: dict[int, Indexes] | None = None
+        of_file = cache(partial(self.page_indexes.of, path, stored, candidate.ordinals, states))
 
         def indexes(ordinal: int) -> Indexes | None:
-            nonlocal of_file
-            if of_file is None:
-                of_file = self.page_indexes.of(path, stored, candidate.ordinals, states)
-            fetched, known = self._fetched.get((path, ordinal)), of_file.get(ordinal)
+            fetched, known = self._fetched.get(path, {}).get(ordinal), of_file().get(ordinal)
             return known.joined(fetched) if known and fetched else known or fetched
 
         cached = tuple(source.cached_ranges(path, stored.version)) if isinstance(source, CachedSource) else ()
@@ -216,20 +209,17 @@ class ColumnarIndex:
 
     def take(self, request: PlannedRequest, answer: Response) -> None:
         """Keep the page indexes or dictionary pages of a response, and store those of some files at once."""
-        path = request.path
-        unsaved = self._unsaved.setdefault(path, {})
+        fetched = self._fetched.setdefault(request.path, {})
         for ordinal, indexes in self._cut(request, answer).items():
-            self._fetched[path, ordinal] = self._fetched.get((path, ordinal), Indexes()).joined(indexes)
-            unsaved[ordinal] = unsaved.get(ordinal, Indexes()).joined(indexes)
+            fetched[ordinal] = fetched.get(ordinal, Indexes()).joined(indexes)
+        self._unsaved.add(request.path)
         if len(self._unsaved) > _FILES_AT_ONCE:
             self.save()
 
     def save(self) -> None:
         """Store what was fetched, in one transaction; see ``must_store``."""
-        unsaved, self._unsaved = self._unsaved, {}
-        added = []
-        for path, indexes in unsaved.items():
-            stored = self._files[path].stored
-            added.append((path, encode_indexes(indexes, stored), stored))
+        files = [self._files[path] for path in sorted(self._unsaved)]
+        self._unsaved.clear()
+        added = [(each.path, encode_indexes(self._fetched[each.path], each.stored), each.stored) for each in files]
         with nullcontext() if self.must_store else suppress(StoreError):
             self.page_indexes.store.add_all_indexes(added)

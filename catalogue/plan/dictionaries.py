@@ -67,7 +67,7 @@ def tested_alone(query: ResolvedQuery) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(named) if name not in query.table.path_columns)
 
 
-def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlValues | None, cost: Cost) -> RuledOut:
+def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlValues, cost: Cost) -> RuledOut:
     """Rule out row groups of ``files`` that may match, by the ``stored`` values of a crawl.
 
     Dictionary pages are requested where they are likely to pay off.
@@ -75,7 +75,7 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
     typed, declared = tested_alone(query), tested_alone(replace(query, where=query.where_declared))
     if not typed:
         return RuledOut()
-    ruled_out = stored.ruled_out(query) if stored else set()
+    ruled_out = stored.ruled_out(query)
     known = _known(stored, typed)
     considered = {(file.path, ordinal) for file in files for ordinal in file.ordinals}
     left = [
@@ -115,10 +115,9 @@ def _share(known: AbstractSet[Place], ruled_out: AbstractSet[Place]) -> float:
     return len(known - ruled_out) / len(known) if len(known) >= SAMPLE else 1.0
 
 
-def _known(stored: CrawlValues | None, names: Iterable[str]) -> dict[Place, frozenset[str]]:
+def _known(stored: CrawlValues, names: Iterable[str]) -> dict[Place, frozenset[str]]:
     known: dict[Place, frozenset[str]] = {}
-    for name in names if stored else ():
-        assert stored  # noqa: S101 - the loop has no steps otherwise
+    for name in names:
         for place, is_known in zip(stored.places, stored.known(name).tolist(), strict=True):
             if is_known:
                 known[place] = known.get(place, frozenset()) | {name}
