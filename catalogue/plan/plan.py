@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -351,21 +351,18 @@ class ReadPlan(ReprMixin):
 
 
 class Section(NamedTuple):
-    """The files of a subset of a crawl, or the blocks of a crawl with all subsets."""
+    """A subset of a crawl in the columnar index, or all requested subsets of a crawl in the CDX index."""
 
     crawl: str
     subsets: tuple[str, ...]
     """Sorted like the result."""
-    files: tuple[PlannedFile, ...] = ()
-    blocks: tuple[PlannedBlocks, ...] = ()
+    of_blocks: bool = False
 
 
 def sections(plan: ReadPlan) -> list[Section]:
     """Return the sections of a plan; rows of one precede those of the next."""
     found: list[Section] = []
     for each in plan.crawls:
-        of_subsets = groupby(each.files, lambda file: file.file.subset)
-        found += [Section(each.crawl, (subset,), files=tuple(files)) for subset, files in of_subsets]
-        if each.blocks:
-            found.append(Section(each.crawl, each.blocks[0].subsets, blocks=each.blocks))
+        found += [Section(each.crawl, (subset,)) for subset in dict.fromkeys(file.file.subset for file in each.files)]
+        found += [Section(each.crawl, planned.subsets, of_blocks=True) for planned in each.blocks[:1]]
     return found

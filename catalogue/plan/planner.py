@@ -1,7 +1,7 @@
 """Plan a query: which rows are enough, which columns wait for others, and whether pages or chunks are cheaper."""
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
@@ -195,16 +195,13 @@ class _Odds:
         self.selected = 1.0 if query.keys_decide else min(SELECTIVITY, matching)
         """The share of pages with matching keys that also match other conditions."""
         holders = HOLDERS * len(query.intervals)
-        self._partial: dict[str, float] = {}
+        self._partial: defaultdict[str, float] = defaultdict(float)
+        """Bounded units of each subset of which only some rows may match."""
         for choice in choices:
-            pool = choice.metadata.file.subset
-            if choice.bounded:
-                doubtful = (
-                    expected_units(choice, query) if choice.missing else sum(not unit.certain for unit in choice.units)
-                )
-                self._partial[pool] = self._partial.get(pool, 0.0) + doubtful
-            else:
-                self._partial.setdefault(pool, 0.0)
+            doubtful = (
+                expected_units(choice, query) if choice.missing else sum(not each.certain for each in choice.units)
+            )
+            self._partial[choice.metadata.file.subset] += doubtful if choice.bounded else 0
         self._holders = holders
         self._unbounded = min(1.0, holders * len(self._partial) / max(1, considered))
 

@@ -45,7 +45,7 @@ def result_of(plan: ReadPlan, columnar: Iterable[Piece], blocks: Iterable[Piece]
     """
     if plan.query.is_inorder:
         of_files, of_blocks = iter(columnar), iter(blocks)
-        tables = in_key_order(plan, (of_blocks if section.blocks else of_files for section in sections(plan)))
+        tables = in_key_order(plan, (of_blocks if section.of_blocks else of_files for section in sections(plan)))
     else:
         tables = (piece.rows for piece in chain(columnar, blocks) if piece.rows is not None)
         tables = in_time_order(plan, plan.row_schema, tables) if plan.query.ordered else tables

@@ -1,6 +1,5 @@
 """Make the requests of a plan ahead of decoding."""
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -89,12 +88,8 @@ class LoadedRowGroup:
 
 
 def _pages_of(read: ColumnRead, index: OffsetIndex, rows: np.ndarray) -> tuple[range, ...]:
-    runs: list[range] = []
-    at = 0
-    while at < len(rows):
-        page = bisect_right(index.first_rows, int(rows[at])) - 1
-        runs.append(index.rows(range(page, page + 1)))
-        at = int(rows.searchsorted(runs[-1].stop))
+    pages = np.flatnonzero(np.diff(np.searchsorted(rows, index.first_rows))).tolist()
+    runs = (index.rows(range(page, page + 1)) for page in pages)
     return index.covering(runs, ends=read.later and read.with_ends)
 
 

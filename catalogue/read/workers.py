@@ -183,8 +183,8 @@ class Workers:
 
 def _place(part: ReadPlan) -> tuple[object, bytes]:
     (section,) = sections(part)
-    leasts = [group.least for file in section.files for group in file.row_groups]
-    return (section.crawl, section.subsets), min(leasts + [each.intervals[0].start for each in section.blocks])
+    leasts = [group.least for file in part.files for group in file.row_groups]
+    return section, min(leasts + [each.intervals[0].start for each in part.blocks])
 
 
 def _pieces(
