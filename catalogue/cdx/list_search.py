@@ -113,16 +113,14 @@ def list_of_files(source: PoliteSource, crawl: str) -> bytes | None:
 class ClusterSearch:
     """Searches of one version of a list of blocks, for one thread."""
 
-    def __init__(
-        self, source: PoliteSource, crawl: str, *, known: KnownLines | None = None, predict: Predictor = USUAL
-    ) -> None:
-        """Take lines that earlier searches read, and a prediction, which makes searches shorter."""
+    def __init__(self, source: PoliteSource, crawl: str) -> None:
         self.crawl = crawl
         self._path = list_path(crawl)
         self._source = source
-        self.lines = known
-        """The lines read so far."""
-        self.predict = predict
+        self.lines: KnownLines | None = None
+        """The lines read so far, also by earlier searches."""
+        self.predict = USUAL
+        """A better prediction makes searches shorter."""
         self._is_checked = False
         """The shards were counted, or the crawl has no list of files."""
         self.bytes = 0

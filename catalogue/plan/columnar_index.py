@@ -96,16 +96,12 @@ class ColumnarIndex:
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
         files = self._files_with_indexes()
-        plan_rest = partial(
-            plan_files, query, self.crawl, cost=self.cost, considered=self.considered, missing=self.missing
-        )
-        if query.where is None:
-            return plan_rest(files)
         ruled_out = rule_out(query, files, self._values(query), self.cost)
         rest = ruled_out.rest(files)
-        plan = plan_rest(rest, matching=ruled_out.matching)
+        plan = plan_files(query, self.crawl, rest, self.cost, self.considered, ruled_out.matching)
         return replace(
             plan,
+            missing=self.missing,
             indexes=ruled_out.requests or plan.indexes,
             ruled_out=sum(len(file.ordinals) for file in files) - sum(len(file.ordinals) for file in rest),
             values_advice=ruled_out.advice(self.crawl, query.table),

@@ -1,6 +1,6 @@
 """Rule out row groups by the values of their columns, and read dictionary pages where that costs less than chunks."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,8 @@ from catalogue.tables.crawl_table import FileMetadata
 
 SAMPLE, LARGEST_SAMPLE = 16, 64
 """Row groups whose dictionary pages show how many of the others can be ruled out: at least, and of many."""
+_Missing = tuple[FileMetadata, RowGroup, list[Part]]
+"""Dictionary pages that are not known."""
 _SHARE = 16
 """A sample is one of so many row groups."""
 FEW = 64
@@ -95,7 +97,7 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
         place, tested = (file.path, group.ordinal), names if is_untyped(file.file.crawl) else typed
         parts = [*_missing(group, tested, known.get(place, frozenset()))]
         if parts and place not in fetched:
-            missing[place] = file, parts
+            missing[place] = file, group, parts
     requests: list[PlannedRequest] = []
     unknown = [*_requests(missing.values(), cost)] if len(missing) >= FEW else []
     count = len(missing) + len(fetched)
@@ -131,28 +133,25 @@ def _missing(group: RowGroup, names: Iterable[str], known: frozenset[str]) -> It
             yield Part(Purpose.DICTIONARY, group.ordinal, name, page)
 
 
-def _evenly(missing: dict[Place, tuple[FileMetadata, list[Part]]], count: int) -> list[Place]:
+def _evenly(missing: Mapping[Place, _Missing], count: int) -> list[Place]:
     places = [*missing]
     step = max(1, len(places) // count)
     return places[step // 2 :: step][:count]
 
 
-def _requests(some: Iterable[tuple[FileMetadata, list[Part]]], cost: Cost) -> Iterator[PlannedRequest]:
+def _requests(some: Iterable[_Missing], cost: Cost) -> Iterator[PlannedRequest]:
     by_file: dict[str, list[Part]] = {}
-    for file, parts in some:
+    for file, _, parts in some:
         by_file.setdefault(file.path, []).extend(parts)
     for path, parts in by_file.items():
         yield from plan_requests(path, parts, cost)
 
 
-def _pays_off(
-    query: ResolvedQuery, missing: dict[Place, tuple[FileMetadata, list[Part]]], likely: float, cost: Cost
-) -> bool:
+def _pays_off(query: ResolvedQuery, missing: Mapping[Place, _Missing], likely: float, cost: Cost) -> bool:
     """Compare dictionary pages, and chunks of a likely share of the row groups, with all chunks."""
     first, chunks = 0.0, 0.0
     for place in _evenly(missing, SAMPLE):
-        file, parts = missing[place]
-        (group,) = (group for group in file.footer.row_groups if group.ordinal == place[1])
+        file, group, parts = missing[place]
         tested = (group.chunks[name] for name in query.tested_columns if name in group.chunks)
         whole = (Part(Purpose.CHUNK, group.ordinal, chunk.column.name, chunk.range) for chunk in tested)
         first += cost.price_of(plan_requests(file.path, parts, cost))

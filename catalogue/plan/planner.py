@@ -31,19 +31,11 @@ _FIRST_FILES, _MORE_FILES = 4, 8
 
 
 def plan_files(
-    query: ResolvedQuery,
-    crawl: str,
-    metadata: Iterable[FileMetadata],
-    *,
-    cost: Cost,
-    considered: int,
-    missing: tuple[str, ...] = (),
-    matching: float = 1.0,
+    query: ResolvedQuery, crawl: str, metadata: Iterable[FileMetadata], cost: Cost, considered: int, matching: float
 ) -> CrawlPlan:
     """Plan a query of the columnar index of a crawl, in the order of the result: by subset, then by least key.
 
-    ``considered`` counts row groups of the requested subsets, ``missing`` has sentences about incomplete ones, and
-    ``matching`` is that of ``RuledOut``.
+    ``considered`` counts row groups of the requested subsets, and ``matching`` is that of ``RuledOut``.
     """
     rare, certain = matching < SELECTIVITY, 0
     if query.limit is None or not query.keys_decide or query.ordered or query.counts:
@@ -79,7 +71,6 @@ def plan_files(
         certain=certain,
         indexes=tuple(chain.from_iterable(fetches)),
         awaited=tuple(awaited),
-        missing=missing,
         defects=tuple(defects),
     )
 

@@ -123,10 +123,7 @@ class Prefetcher:
         first = (fetch for each in self._plan.crawls if each.files and each.waves for fetch in each.waves[0])
         for fetch, body in self._bodies(first):
             for ordinal in dict.fromkeys(part.row_group for part in fetch.parts):
-                key = (fetch.path, ordinal)
-                if key not in left:
-                    raise UnplannedRead(f"{fetch.path}: row group {ordinal} was fetched but not planned")
-                left[key].take(fetch, body)
+                left[fetch.path, ordinal].take(fetch, body)
             # Later ones may be complete earlier, from the cache.
             while left and left[key := next(iter(left))].size == sizes[key]:
                 yield left.pop(key)

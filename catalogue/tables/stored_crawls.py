@@ -244,7 +244,7 @@ class StoredCrawls:
             state.update(f"{subset} {count} ".encode())
         for subset, count in sorted(known.files.items()):
             if not subsets or subset in subsets:
-                columns = table.columns(subset, ("path", "version"))
+                columns = table.table.columns(subset, ("path", "version"))
                 paths, versions = (column.to_pylist() for column in columns.columns)
                 files = {*zip(map(str.encode, paths), versions, strict=True)}
                 state.update(f"{subset} {count} {sorted(files)}".encode())
@@ -281,6 +281,6 @@ class StoredCrawls:
 
     def _bounds(self, crawl: str, subset: str, *others: str) -> Iterator[tuple[Any, ...]]:
         table = self.table(crawl)
-        columns = table.columns(subset, ("min_key", "max_key", "num_rows", *others)).columns if table else ()
+        columns = table.table.columns(subset, ("min_key", "max_key", "num_rows", *others)).columns if table else ()
         rows = zip(*(column.to_pylist() for column in columns), strict=True)
         return (row for row in rows if row[2] is not None)  # a file without row groups has a row, too
