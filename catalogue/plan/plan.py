@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -33,26 +34,26 @@ READS = pa.schema(
 """A plan as a table; the last four are null until page indexes are fetched."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class ReadPlan(ReprMixin):
     """The plans of the crawls that answer a query."""
 
     query: ResolvedQuery
-    schema: pa.Schema
-    row_schema: pa.Schema
-    """Schema before the residual filter."""
     cost: Cost
     crawls: tuple[CrawlPlan, ...]
     """Newest first; a limit leaves out crawls that may not be needed."""
     unlisted: tuple[str, ...] = ()
     """Sentences about crawls that may exist."""
 
-    @classmethod
-    def of(
-        cls, query: ResolvedQuery, cost: Cost, crawls: Iterable[CrawlPlan], unlisted: tuple[str, ...] = ()
-    ) -> "ReadPlan":
-        schema, row_schema = schema_of(query, query.columns), schema_of(query, query.row_columns)
-        return cls(query, schema, row_schema, cost, tuple(crawls), unlisted)
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of the result."""
+        return schema_of(self.query, self.query.columns)
+
+    @cached_property
+    def row_schema(self) -> pa.Schema:
+        """The schema before the residual filter."""
+        return schema_of(self.query, self.query.row_columns)
 
     @property
     def files(self) -> tuple[PlannedFile, ...]:

@@ -169,13 +169,12 @@ class Workers:
 
     def read(self, plan: ReadPlan, events: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of a plan; see ``reader.read``."""
-        query, part = plan.query, plan
+        query = plan.query
         if query.ordered:  # which is done here, by columns that need not be among those of the answer
-            part = replace(plan, query=replace(query, ordered=False, limit=None), schema=plan.row_schema)
-        elif query.is_inorder and query.table.key not in plan.schema.names:
-            key = plan.row_schema.field(query.table.key)
-            part = replace(plan, schema=plan.schema.append(key))
-        parts = list(tasks(part, self.settings))
+            query = replace(query, ordered=False, limit=None, columns=query.row_columns)
+        elif query.is_inorder:
+            query = replace(query, columns=tuple(dict.fromkeys([*query.columns, query.table.key])))
+        parts = list(tasks(replace(plan, query=query), self.settings))
         with closing(self.results(parts, events.notify, do=run)) as slices:
             pieces = _pieces(parts, slices, events)
             yield from result_of(plan, pieces, pieces)
