@@ -68,8 +68,8 @@ class ColumnarIndex:
     cost: Cost
     missing: tuple[str, ...] = ()
     """A sentence for each incompletely stored subset."""
-    drawn: Mapping[str, Mapping[int, DrawnRows]] | None = None
-    """Drawn rows by path and row group; None for all."""
+    drawn: Mapping[Place, DrawnRows] = field(default_factory=dict)
+    """The drawn rows of a sample."""
     values: Callable[[Container[str]], CrawlValues | None] = lambda _: None
     """It returns the stored values of some columns."""
     by_footers: Callable[[], Sequence[FileMetadata]] = tuple
@@ -88,9 +88,11 @@ class ColumnarIndex:
         """The files that may contain matching rows; finding them takes longer than planning blocks."""
         return tuple(self.find())
 
-    def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "ColumnarIndex":
-        """Return the index of the files and row groups with drawn rows."""
-        chosen = (each.among(drawn[each.path]) for each in self.find() if each.path in drawn)
+    def among(self, drawn: Mapping[Place, DrawnRows]) -> "ColumnarIndex":
+        """Return the index of the row groups with drawn rows."""
+        paths = {path for path, _ in drawn}
+        found = (each for each in self.find() if each.path in paths)
+        chosen = (each.among({n for n in each.ordinals if (each.path, n) in drawn}) for each in found)
         files = sorted(chosen, key=attrgetter("path"))
         return replace(self, find=lambda: files, missing=(), drawn=drawn)
 
@@ -132,8 +134,7 @@ class ColumnarIndex:
             return known.joined(fetched) if known and fetched else known or fetched
 
         cached = tuple(source.cached_ranges(path, stored.version)) if isinstance(source, CachedSource) else ()
-        drawn = self.drawn[path] if self.drawn is not None else None
-        return replace(candidate, indexes=indexes, cached=cached, drawn=drawn)
+        return replace(candidate, indexes=indexes, cached=cached, drawn=self.drawn)
 
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
         key = self.page_indexes.dataset.key

@@ -233,7 +233,7 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
         key_index=choice.key_index if by_pages and columns[0].chunk is key else None,
         bounded=choice.bounded,
         counted=choice.counted,
-        drawn=None if choice.metadata.drawn is None else choice.metadata.drawn[choice.group.ordinal],
+        drawn=choice.metadata.drawn.get((choice.metadata.path, choice.group.ordinal)),
         needed=selected if is_rare else 1.0,
     )
 

@@ -94,7 +94,7 @@ def choose_pages(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup, 
     nulls = 0 if query.with_nulls or key.null_count == 0 or not key.column.optional else None
     is_certain = query.with_nulls or intervals.contain_all(bounds)
     whole = Unit(range(group.num_rows), is_certain, nulls, least, _greatest(bounds))
-    drawn = None if metadata.drawn is None else metadata.drawn[group.ordinal]
+    drawn = metadata.drawn.get((metadata.path, group.ordinal))
     choice = Choice(metadata, group, chunks, intervals, bounds is not None, (whole,), least, drawn=drawn)
     if not len(intervals):
         return replace(choice, units=())

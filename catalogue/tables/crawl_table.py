@@ -17,7 +17,7 @@ from catalogue.parquet.column_chunk import LazyChunks, decode_chunks
 from catalogue.parquet.model import SIGNED, UNSIGNED, Column, ColumnChunk, Footer, RowGroup
 from catalogue.parquet.page_index import Indexes
 from catalogue.query.key_intervals import KeyIntervals
-from catalogue.query.random_order import DrawnRows
+from catalogue.query.random_order import DrawnRows, RowGroupId
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
@@ -44,8 +44,8 @@ class FileMetadata:
     indexes: Callable[[int], Indexes | None] = field(default=lambda _: None, compare=False)
     """It returns the stored page indexes and bounds of a row group."""
     cached: tuple[ByteRange, ...] = ()
-    drawn: Mapping[int, DrawnRows] | None = field(default=None, compare=False)
-    """The drawn rows of a sample, by row group; None for all."""
+    drawn: Mapping[RowGroupId, DrawnRows] = field(default_factory=dict, compare=False)
+    """The drawn rows of a sample; of other row groups all."""
     least: str = ""
     """A lower bound of its keys, by which files are sorted."""
 
