@@ -90,7 +90,7 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool)
         planned = query.of(file.file.crawl)
         found: list[Choice] = []
         for group in file.footer.row_groups:
-            if not (planned.keys_decide or might_match(planned, group)):  # choose_pages() compares keys, too
+            if not might_match(planned, group):
                 continue
             choice = choose_pages(planned, file, group, rare=rare)
             if choice.defect:

@@ -186,16 +186,10 @@ def is_untyped(crawl: str) -> bool:
 
 
 def might_match(query: ResolvedQuery, group: RowGroup) -> bool:
-    """Return whether rows might match by all statistics of their row group."""
-    if not query.intervals.near(group.chunks[query.table.key].bounds):
-        return False
-    time = group.chunks.get(query.table.time) if query.table.time else None
-    if time and (known := time.milliseconds):
-        first, last = known
-        if query.to_ms is not None and first >= query.to_ms:
-            return False
-        if query.from_ms is not None and last < query.from_ms:
-            return False
+    """Return whether rows might satisfy ``where`` by the statistics of their row group.
+
+    Keys and times are compared where row groups are found.
+    """
     conditions = query.where.conditions if query.where else ()
     return not any((chunk := group.chunks.get(each.column)) and _refuted(each, chunk) for each in conditions)
 
