@@ -315,6 +315,7 @@ def _await(
 
 
 def waves_of(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedRequest, ...], ...]:
+    """Return the requests for files; see ``ReadPlan.waves``."""
     first: list[PlannedRequest] = []
     second: list[PlannedRequest] = []
     for file in files:

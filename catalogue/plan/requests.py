@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from catalogue.source.byte_ranges import ByteRange, divided, merged_by
 
-_range = attrgetter("range")
 MAX_FETCH = 64 << 20
 """Maximum bytes of a merged request."""
+_range = attrgetter("range")
 
 
 class Purpose(enum.Enum):
