@@ -100,14 +100,22 @@ def predict_from(groups: Iterable[tuple[bytes, bytes, int]], subsets: Iterable[s
     )
 
 
-def list_of_files(source: PoliteSource, crawl: str) -> bytes | None:
-    """Fetch the list of the files of a crawl's CDX index. Crawls before 2013 may have none."""
+def find_shards(source: PoliteSource, crawl: str) -> int | None:
+    """Count the shards by the list of a crawl's files; return None if there is none, as of crawls before 2013."""
     try:
-        return source.get(shards_path(crawl)).body
+        return count_shards(crawl, source.get(shards_path(crawl)).body)
     except NotFound:
         if has_columnar_index(crawl):
             raise
         return None
+
+
+def end_of_list(source: PoliteSource, crawl: str) -> Response:
+    """Fetch the last lines of a list; an empty list is a ``BadCdx``."""
+    try:
+        return get_tail(source, list_path(crawl), PROBE)
+    except NotParquet as error:  # by its general meaning, the file is empty
+        raise BadCdx(f"{list_path(crawl)} is empty") from error
 
 
 class ClusterSearch:
@@ -128,7 +136,7 @@ class ClusterSearch:
     @property
     def known(self) -> KnownLines:
         """The lines read so far, and the end of the list, which a new search reads first."""
-        return self.lines or self._open(self._end())
+        return self.lines or self._open(end_of_list(self._source, self.crawl))
 
     def find(self, interval: KeyInterval) -> BlockList:
         """Return the part of the list that has all blocks of an interval; see ``BlockList.blocks_for``.
@@ -146,9 +154,8 @@ class ClusterSearch:
             for part in self.known.missing(ByteRange(start, end)):
                 self._read_all(part)
         if self._is_unchecked_end(end):
-            if (listed := list_of_files(self._source, self.crawl)) is not None:
-                self.bytes += len(listed)
-                self.known.check_shards(count_shards(self.crawl, listed))
+            if (shards := find_shards(self._source, self.crawl)) is not None:
+                self.known.check_shards(shards)
             self._is_checked = True
         return self.known.list(start, end)
 
@@ -179,19 +186,13 @@ class ClusterSearch:
         self.lines = known
         return known
 
-    def _end(self) -> Response:
-        try:
-            return get_tail(self._source, self._path, PROBE)
-        except NotParquet as error:  # by its general meaning, the file is empty
-            raise BadCdx(f"{self._path} is empty") from error
-
     def _around(self, key: bytes) -> Response:
         if size := self.predict.size:
             start = max(0, int(self.predict.share(key) * size) - _FIRST_BY_ROW_GROUPS // 2)
             if start + _FIRST_BY_ROW_GROUPS <= _ESTIMATED * size:
                 with suppress(FileChanged, NotParquet):  # the list is shorter than estimated, or empty
                     return self._source.get(self._path, ByteRange(start, start + _FIRST_BY_ROW_GROUPS))
-        return self._end()
+        return end_of_list(self._source, self.crawl)
 
     def _border(self, key: bytes) -> int:
         """Probe until ``KnownLines.border`` returns an offset."""

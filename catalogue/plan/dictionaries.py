@@ -17,12 +17,12 @@ from catalogue.tables.crawl_table import FileMetadata
 
 SAMPLE, LARGEST_SAMPLE = 16, 64
 """Row groups whose dictionary pages show how many of the others can be ruled out: at least, and of many."""
-_Missing = tuple[FileMetadata, RowGroup, list[Part]]
-"""Dictionary pages that are not known."""
 _SHARE = 16
 """A sample is one of so many row groups."""
 FEW = 64
 """Row groups of a crawl for which no dictionary pages are read."""
+_Incomplete = tuple[FileMetadata, RowGroup, list[Part]]
+"""A row group, and its dictionary pages that are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +133,13 @@ def _missing(group: RowGroup, names: Iterable[str], known: frozenset[str]) -> It
             yield Part(Purpose.DICTIONARY, group.ordinal, name, page)
 
 
-def _evenly(missing: Mapping[Place, _Missing], count: int) -> list[Place]:
+def _evenly(missing: Mapping[Place, _Incomplete], count: int) -> list[Place]:
     places = [*missing]
     step = max(1, len(places) // count)
     return places[step // 2 :: step][:count]
 
 
-def _requests(some: Iterable[_Missing], cost: Cost) -> Iterator[PlannedRequest]:
+def _requests(some: Iterable[_Incomplete], cost: Cost) -> Iterator[PlannedRequest]:
     by_file: dict[str, list[Part]] = {}
     for file, _, parts in some:
         by_file.setdefault(file.path, []).extend(parts)
@@ -147,7 +147,7 @@ def _requests(some: Iterable[_Missing], cost: Cost) -> Iterator[PlannedRequest]:
         yield from plan_requests(path, parts, cost)
 
 
-def _pays_off(query: ResolvedQuery, missing: Mapping[Place, _Missing], likely: float, cost: Cost) -> bool:
+def _pays_off(query: ResolvedQuery, missing: Mapping[Place, _Incomplete], likely: float, cost: Cost) -> bool:
     """Compare dictionary pages, and chunks of a likely share of the row groups, with all chunks."""
     first, chunks = 0.0, 0.0
     for place in _evenly(missing, SAMPLE):
