@@ -229,10 +229,9 @@ class StoredCrawls:
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""
         from catalogue.query.key_intervals import Intervals
+        from catalogue.query.resolved_query import ResolvedQuery
 
-        table = self.table(crawl) if self._state(crawl).gaps else None
-        found = (table.files(subset, Intervals()) for subset in self.subsets(crawl)) if table else ()
-        return sorted((file for files in found for file in files), key=lambda file: file.path)
+        return self.files(crawl, query=ResolvedQuery(Intervals(), ())) if self._state(crawl).gaps else []
 
     def state_of(self, crawl: str, subsets: Sequence[str]) -> str:
         """Return a digest of the stored files of some subsets of a crawl, and of how many it has."""
