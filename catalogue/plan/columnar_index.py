@@ -16,14 +16,14 @@ from catalogue.plan.dictionaries import cut_dictionaries, missing_dictionaries, 
 from catalogue.plan.planner import plan_files
 from catalogue.plan.prune import key_indexes
 from catalogue.plan.requests import Cost, PlannedRequest, Purpose
-from catalogue.query.random_order import DrawnRows
+from catalogue.query.random_order import DrawnRows, RowGroupId
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.cache import AnySource, CachedSource, drop_cached
 from catalogue.source.checks import Response
 from catalogue.source.observe import requests_for
 from catalogue.store.database import Store, encode_indexes
 from catalogue.store.stored_file import StoredFile
-from catalogue.tables.column_values import CrawlValues, Place
+from catalogue.tables.column_values import CrawlValues
 from catalogue.tables.crawl_table import FileMetadata
 
 _FILES_AT_ONCE = 32
@@ -68,7 +68,7 @@ class ColumnarIndex:
     cost: Cost
     missing: tuple[str, ...] = ()
     """A sentence for each incompletely stored subset."""
-    drawn: Mapping[Place, DrawnRows] = field(default_factory=dict)
+    drawn: Mapping[RowGroupId, DrawnRows] = field(default_factory=dict)
     """The drawn rows of a sample."""
     values: Callable[[Container[str]], CrawlValues | None] = lambda _: None
     """It returns the stored values of some columns."""
@@ -88,7 +88,7 @@ class ColumnarIndex:
         """The files that may contain matching rows; finding them takes longer than planning blocks."""
         return tuple(self.find())
 
-    def among(self, drawn: Mapping[Place, DrawnRows]) -> "ColumnarIndex":
+    def among(self, drawn: Mapping[RowGroupId, DrawnRows]) -> "ColumnarIndex":
         """Return the index of the row groups with drawn rows."""
         paths = {path for path, _ in drawn}
         found = (each for each in self.find() if each.path in paths)
@@ -109,7 +109,7 @@ class ColumnarIndex:
             values_advice=ruled_out.advice(self.crawl, query.table),
         )
 
-    def possible(self, query: ResolvedQuery) -> set[Place]:
+    def possible(self, query: ResolvedQuery) -> set[RowGroupId]:
         """Return the row groups that may match by their keys and stored values."""
         found = {(file.path, ordinal) for file in self.candidates for ordinal in file.ordinals}
         return found - self._values(query).ruled_out(query)

@@ -10,9 +10,10 @@ from catalogue.parquet.dictionary_pages import kind_of_values, missing_bytes
 from catalogue.parquet.model import RowGroup
 from catalogue.parquet.page_index import Indexes
 from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, plan_requests
+from catalogue.query.random_order import RowGroupId
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped
 from catalogue.source.byte_ranges import ByteRange
-from catalogue.tables.column_values import CrawlValues, Place, collect_values, dictionary_pages
+from catalogue.tables.column_values import CrawlValues, collect_values, dictionary_pages
 from catalogue.tables.crawl_table import FileMetadata
 
 SAMPLE, LARGEST_SAMPLE = 16, 64
@@ -29,7 +30,7 @@ _Incomplete = tuple[FileMetadata, RowGroup, list[Part]]
 class RuledOut:
     """Row groups that cannot match by their values, and dictionary pages to read before the crawl is planned again."""
 
-    places: frozenset[Place] = frozenset()
+    places: frozenset[RowGroupId] = frozenset()
     requests: tuple[PlannedRequest, ...] = ()
     unknown: tuple[PlannedRequest, ...] = ()
     """Requests for all dictionary pages that may rule out more, if that is many row groups."""
@@ -113,12 +114,12 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
     return RuledOut(frozenset(ruled_out), tuple(requests), tuple(unknown), share)
 
 
-def _share(known: AbstractSet[Place], ruled_out: AbstractSet[Place]) -> float:
+def _share(known: AbstractSet[RowGroupId], ruled_out: AbstractSet[RowGroupId]) -> float:
     return len(known - ruled_out) / len(known) if len(known) >= SAMPLE else 1.0
 
 
-def _known(stored: CrawlValues, names: Iterable[str]) -> dict[Place, frozenset[str]]:
-    known: dict[Place, frozenset[str]] = {}
+def _known(stored: CrawlValues, names: Iterable[str]) -> dict[RowGroupId, frozenset[str]]:
+    known: dict[RowGroupId, frozenset[str]] = {}
     for name in names:
         for place, is_known in zip(stored.places, stored.known(name).tolist(), strict=True):
             if is_known:
@@ -133,7 +134,7 @@ def _missing(group: RowGroup, names: Iterable[str], known: frozenset[str]) -> It
             yield Part(Purpose.DICTIONARY, group.ordinal, name, page)
 
 
-def _evenly(missing: Mapping[Place, _Incomplete], count: int) -> list[Place]:
+def _evenly(missing: Mapping[RowGroupId, _Incomplete], count: int) -> list[RowGroupId]:
     places = [*missing]
     step = max(1, len(places) // count)
     return places[step // 2 :: step][:count]
@@ -147,7 +148,7 @@ def _requests(some: Iterable[_Incomplete], cost: Cost) -> Iterator[PlannedReques
         yield from plan_requests(path, parts, cost)
 
 
-def _pays_off(query: ResolvedQuery, missing: Mapping[Place, _Incomplete], likely: float, cost: Cost) -> bool:
+def _pays_off(query: ResolvedQuery, missing: Mapping[RowGroupId, _Incomplete], likely: float, cost: Cost) -> bool:
     """Compare dictionary pages, and chunks of a likely share of the row groups, with all chunks."""
     first, chunks = 0.0, 0.0
     for place in _evenly(missing, SAMPLE):
