@@ -50,20 +50,14 @@ _FAR = 8 * _ROUGH_PROBE
 """Bytes from a known line at which a rough prediction is not expected to be right."""
 
 
-class SearchCost(NamedTuple):
-    """The usual maximum cost of a search in a list of 100 MB."""
-
-    requests: int
-    bytes: int
-
-
-START = SearchCost(3, 30_000)
+# The usual maximum of requests and bytes in a list of 100 MB
+START = 3, 30_000
 """Cost of the list's end, and of the extra reads for a first key."""
-NEXT_SEARCH = SearchCost(6, 300_000)
+NEXT_SEARCH = 6, 300_000
 """Cost of a key that published figures predict."""
-PREDICTED_SEARCH = SearchCost(3, 400_000)
+PREDICTED_SEARCH = 3, 400_000
 """Cost of a key that the list of another crawl predicts."""
-SEARCH_BY_ROW_GROUPS = SearchCost(3, 280_000)
+SEARCH_BY_ROW_GROUPS = 3, 280_000
 """Cost of a key that row groups predict."""
 
 

@@ -18,7 +18,6 @@ from catalogue.cdx.list_search import (
     USUAL,
     ClusterSearch,
     Predictor,
-    SearchCost,
     predict_from,
 )
 from catalogue.commoncrawl.crawls import newest_first
@@ -81,12 +80,11 @@ def estimate_search(
     """
     by_row_groups = predictor.size is not None
     later = SEARCH_BY_ROW_GROUPS if by_row_groups else NEXT_SEARCH if predictor.rough else PREDICTED_SEARCH
-    begin = SearchCost(0, 0) if is_begun or by_row_groups else START
+    begin = (0, 0) if is_begun or by_row_groups else START
     size = predictor.size if list_size is None else list_size
     shares = _shares(unknown, predictor)
     searches = _distant(shares, PROBE / (size or _USUAL_SIZE))
-    requests = begin.requests + searches * later.requests
-    received = begin.bytes + searches * later.bytes
+    requests, received = (first + searches * each for first, each in zip(begin, later, strict=True))
     if list_size is not None:
         pieces = -(-max(0, list_size - PROBE) // COMPLETE_GAP)  # one request reads all of a piece
         requests = min(requests, 1 + pieces, searches * (1 + pieces.bit_length()))
