@@ -5,7 +5,6 @@ from concurrent.futures import Executor
 from contextlib import closing
 from itertools import islice
 from threading import Lock
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,15 +31,6 @@ _AT_ONCE = 256 << 10
 """Bytes of lines that are converted together; lines of a block of Common Crawl have more."""
 
 
-class BlockRequest(NamedTuple):
-    """A request for neighbouring blocks of a plan."""
-
-    planned: PlannedBlocks
-    read: BlockRead
-    after: bytes
-    """A lower bound of the keys in the next blocks of the crawl; ``END`` if there are none."""
-
-
 def block_pieces(
     plan: ReadPlan,
     source: Source,
@@ -54,32 +44,32 @@ def block_pieces(
         BadCdx: if a block or line is invalid.
         SourceError: if a request fails.
     """
+    leasts = [
+        (planned.crawl, max(planned.intervals[0].start, planned.blocks.key(read.blocks.start)))
+        for planned in plan.blocks
+        for read in planned.reads
+    ]
     with closing(fetch_blocks(plan, source, executor, events)) as fetched:
-        for request, response in fetched:
-            blocks = blocks_of(source, request, response, events, request.planned.intervals)
-            residual = Residual(plan.query.of(request.planned.crawl), matching)
+        for (planned, read, response), after in zip(fetched, leasts_after(leasts), strict=True):
+            blocks = blocks_of(source, planned, read, response, events, planned.intervals)
+            residual = Residual(plan.query.of(planned.crawl), matching)
             least = 1 if plan.query.stops_early else _AT_ONCE
-            for rows, last in _matching(request.planned, blocks, residual, least):
+            for rows, last in _matching(planned, blocks, residual, least):
                 yield Piece(rows.select(plan.row_schema.names), last)
-            yield Piece(None, request.after)
+            yield Piece(None, after)
             events.done()
 
 
 def fetch_blocks(
     plan: ReadPlan, source: Source, executor: Executor, events: ReadEvents
-) -> Generator[tuple[BlockRequest, Response], None, None]:
-    """Yield the requests for the blocks of a plan and their responses, in order.
+) -> Generator[tuple[PlannedBlocks, BlockRead, Response], None, None]:
+    """Yield the reads of the blocks of a plan and their responses, in order.
 
     Raises:
         SourceError: if a request fails.
         FileChanged: if two responses are of different versions of a file.
     """
     reads = [(planned, read) for planned in plan.blocks for read in planned.reads]
-    leasts = [
-        (planned.crawl, max(planned.intervals[0].start, planned.blocks.key(read.blocks.start)))
-        for planned, read in reads
-    ]
-    requests = [BlockRequest(*each, after) for each, after in zip(reads, leasts_after(leasts), strict=True)]
     failures: dict[str, CatalogueError] = {}
     noting = Lock()
 
@@ -88,19 +78,20 @@ def fetch_blocks(
             if failures.setdefault(crawl, error) is error:
                 events.note_failure(crawl, CDX, error)
 
-    def fetch(request: BlockRequest) -> Response:
+    def fetch(each: tuple[PlannedBlocks, BlockRead]) -> Response:
+        planned, read = each
         try:
-            return source.get(request.read.path, request.read.range, pin=request.read.pin)
+            return source.get(read.path, read.range, pin=read.pin)
         except UNUSABLE as error:  # noted here, so that no crawl is requested again after that of another one
-            failed(request.planned.crawl, error)
+            failed(planned.crawl, error)
             raise
 
     limit = 1 if plan.query.stops_early else IN_FLIGHT // 2 if plan.files else IN_FLIGHT
-    responses = map_in_order(executor, fetch, requests, limit=limit, weight=lambda request: len(request.read.range))
+    responses = map_in_order(executor, fetch, reads, limit=limit, weight=lambda each: len(each[1].range))
     versions: dict[str, FileVersion] = {}
     with closing(responses):
-        for request in requests:
-            crawl, path = request.planned.crawl, request.read.path
+        for planned, read in reads:
+            crawl, path = planned.crawl, read.path
             response = next(responses)
             version = response.version
             first = versions.setdefault(path, version)
@@ -111,11 +102,16 @@ def fetch_blocks(
                 raise changed
             if response.etag:
                 events.note_version(crawl, path, version)
-            yield request, response
+            yield planned, read, response
 
 
 def blocks_of(
-    source: Source, request: BlockRequest, response: Response, events: ReadEvents, intervals: KeyIntervals = ALL_KEYS
+    source: Source,
+    planned: PlannedBlocks,
+    read: BlockRead,
+    response: Response,
+    events: ReadEvents,
+    intervals: KeyIntervals = ALL_KEYS,
 ) -> Iterator[Block]:
     """Inflate the blocks of a response; if one is damaged, request them again without what is cached of them.
 
@@ -123,7 +119,7 @@ def blocks_of(
         BadCdx: see ``inflate_blocks``; the next query searches the list again, which may be damaged, too.
         SourceError: if the request fails.
     """
-    planned, read, done = request.planned, request.read, 0
+    done = 0
     for is_last in (False, True):
         try:
             if is_last:
