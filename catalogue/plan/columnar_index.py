@@ -98,6 +98,8 @@ class ColumnarIndex:
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
         files = self._files_with_indexes()
+        if query.where is None:
+            return replace(plan_files(query, self.crawl, files, self.cost, self.considered, 1.0), missing=self.missing)
         ruled_out = rule_out(query, files, self._values(query), self.cost)
         rest = ruled_out.rest(files)
         plan = plan_files(query, self.crawl, rest, self.cost, self.considered, ruled_out.matching)
