@@ -12,7 +12,7 @@ from catalogue.find_captures import find_captures
 from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable
 from catalogue.output.fetch_captures import fetch_record
 from catalogue.parquet.arrow_arrays import without_zones
-from catalogue.query.filters import Moment, time_bounds
+from catalogue.query.filters import Moment, time_span
 from catalogue.query.query import Query
 from catalogue.records.page import Page
 from catalogue.records.record import Record
@@ -68,14 +68,7 @@ def get_page(
     searched = [chosen.listed.get(crawl, Crawl(crawl)) for crawl in chosen.crawls]
     notes = dict.fromkeys(chosen.missing)
     search = _Search(session, searched, max_requests, approve or _refuse, session.spending(), notes)
-    return search.page(url, None if at is None else _interval(at), follow=follow)
-
-
-def _interval(at: Moment) -> tuple[int, int]:
-    first, end = time_bounds(at, at)
-    assert first is not None  # noqa: S101 - a time has both
-    assert end is not None  # noqa: S101
-    return first, end
+    return search.page(url, None if at is None else time_span(at), follow=follow)
 
 
 def _refuse(estimate: GetEstimate) -> None:

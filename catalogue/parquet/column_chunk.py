@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from catalogue.errors import BadFooter, Encrypted
+from catalogue.errors import BadFooter
 from catalogue.parquet.model import (
     DATA_PAGES,
     DICTIONARY_ENCODINGS,
@@ -126,7 +126,7 @@ class ChunkFields:
         """Check a chunk against its column, its row group and the end of the file's data; return ``start``."""
         name, numbers = column.name, self.numbers
         if self.encrypted:
-            raise Encrypted(f"column {name} is encrypted")
+            raise BadFooter(f"column {name} is encrypted")
         for field in _REQUIRED:
             if numbers[field] == _MISSING:
                 raise BadFooter(f"a column chunk of {name} has no number as field {field} of its ColumnMetaData")

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from catalogue.commoncrawl.crawls import KEY_COLUMN
-from catalogue.errors import BadFooter, Encrypted, NotParquet
+from catalogue.errors import BadFooter, NotParquet
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
 from catalogue.parquet.model import (
     MAGIC,
@@ -62,12 +62,11 @@ def footer_length(tail: bytes, file_size: int | None = None) -> int:
 
     Raises:
         NotParquet: if the file does not end like a Parquet file.
-        Encrypted: if the footer is encrypted.
-        BadFooter: if the length is zero, or over that of the file or the limit.
+        BadFooter: if the footer is encrypted, or its length is zero, or over that of the file or the limit.
     """
     magic = tail[-4:]
     if magic == ENCRYPTED_MAGIC:
-        raise Encrypted("the footer is encrypted")
+        raise BadFooter("the footer is encrypted")
     if magic != MAGIC or len(tail) < TRAILER:
         raise NotParquet(f"not a Parquet file: it ends with {magic!r}")
     length = int.from_bytes(tail[-TRAILER:-4], "little")
@@ -84,13 +83,12 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
     """Decode and check a footer, without length and magic; all column chunks must be inside the file.
 
     Raises:
-        BadFooter: if it is invalid.
-        Encrypted: if columns are encrypted.
+        BadFooter: if it is invalid, or columns are encrypted.
     """
     try:
         return _FooterDecoder(ChunkContext(data, file_size - TRAILER - len(data), {})).footer()
     except (ThriftError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        if isinstance(error, BadFooter | Encrypted):
+        if isinstance(error, BadFooter):
             raise
         raise BadFooter(f"the footer cannot be decoded: {type(error).__name__}: {error}") from error
 
@@ -144,7 +142,7 @@ class _FooterDecoder:
 
     def _footer(self, top: Struct, groups: list[RowGroup]) -> Footer:
         if _ENCRYPTION_ALGORITHM in top:
-            raise Encrypted("columns are encrypted")
+            raise BadFooter("columns are encrypted")
         num_rows = sum(group.num_rows for group in groups)  # some writers state another number for the file
         last = 0
         for start, end in sorted(self.extents):
@@ -302,8 +300,7 @@ def examine_footer(data: bytes, file_size: int, key: str = KEY_COLUMN) -> Footer
     """Decode a footer from outside, and check its key column.
 
     Raises:
-        BadFooter: if it is invalid, or has no key column of texts.
-        Encrypted: if it or a column is encrypted.
+        BadFooter: if it is invalid or encrypted, or has no key column of texts.
     """
     footer = decode_footer(data, file_size)
     if (column := footer.columns.get(key)) is None:

@@ -9,7 +9,7 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
 from catalogue.cdx.lines import COLUMNS
 from catalogue.cdx.list_search import ClusterSearch
-from catalogue.commoncrawl.crawls import CDX, has_columnar_index, may_be_unlisted, no_columnar_index, suggest_crawl
+from catalogue.commoncrawl.crawls import CDX, has_columnar_index, may_exist, no_columnar_index, suggest_crawl
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import (
     UNUSABLE,
@@ -145,8 +145,8 @@ class CdxIndex:
         pinned = tuple(read._replace(pin=self._lists.version(self.crawl, read.path)) for read in reads)
         return PlannedBlocks(self.crawl, self._subsets, blocks, pinned, intervals)
 
-    def search(self, query: ResolvedQuery) -> int:
-        """Search the list for a planned query; return about the received bytes. Thread-safe.
+    def search(self, query: ResolvedQuery) -> None:
+        """Search the list for a planned query. Thread-safe.
 
         The next plan raises an error that concerns this list alone.
 
@@ -155,8 +155,7 @@ class CdxIndex:
         """
         search = self._lists.get(self.crawl)
         if isinstance(search, StoredList):  # another process has stored it since the query was planned
-            return 0
-        before = search.bytes
+            return
         try:
             for interval in query.intervals:
                 if search.knows(interval):
@@ -169,7 +168,6 @@ class CdxIndex:
             self._failure = error
             if isinstance(error, FileChanged):
                 self._lists.drop(self.crawl)  # the next query searches the new version
-        return search.bytes - before
 
     def no_index(self, error: NotFound) -> QueryError:
         """Return the error that no index can answer."""
@@ -179,7 +177,7 @@ class CdxIndex:
             return NotHarvested(message, crawl=crawl)
         listed = self._listed()
         # A monthly crawl may be published before its CDX index, and before it is listed.
-        if listed and crawl not in listed and not (crawl.startswith("CC-MAIN-") and may_be_unlisted(crawl, listed)):
+        if listed and crawl not in listed and not (crawl.startswith("CC-MAIN-") and may_exist(crawl, listed)):
             return UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, listed)}")
         message = f"{crawl} is not harvested, and the source has no CDX index of it ({error})"
         if not listed:
@@ -191,6 +189,4 @@ class CdxIndex:
         return self._not_harvested(message)
 
     def _not_harvested(self, message: str) -> NotHarvested:
-        run = COMMON_CRAWL.harvest_command(self.crawl, self._subsets)
-        call = COMMON_CRAWL.harvest_call(self.crawl, self._subsets)
-        return NotHarvested(f"{message}; run: {run}", crawl=self.crawl, call=call)
+        return COMMON_CRAWL.not_harvested(message, [self.crawl], self._subsets)

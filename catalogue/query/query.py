@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
@@ -35,17 +35,6 @@ class QueryOptions(TypedDict, total=False):
     index: str
 
 
-class AllQueryOptions(QueryOptions, total=False):
-    """Parameters of a query without patterns; see ``Catalogue.captures``."""
-
-    limit: int | None
-    match: Match | str | None
-    exact_url: bool
-    ordered: bool
-    unique: str | None
-    latest: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """Patterns, crawls, filters and columns; see ``Catalogue.captures``."""
@@ -75,15 +64,14 @@ class Query:
     """Disjoint ascending intervals that limit the keys of the patterns."""
 
     @classmethod
-    def of(cls, patterns: str | Iterable[str], **given: Unpack[AllQueryOptions]) -> "Query":
+    def of(cls, patterns: str | Iterable[str], **given: Any) -> "Query":  # noqa: ANN401 - checked here
         """Make a query of one text or several for each parameter.
 
         Raises:
             QueryError: if a value is invalid.
             TypeError: if there is no such parameter.
         """
-        names = {each.name for each in PARAMETERS} | {"within"}
-        for name in given.keys() - names:
+        for name in given.keys() - {each.name for each in PARAMETERS}:
             raise unknown_argument("scan", name, QueryOptions.__annotations__)  # other callers have checked the names
         values: dict[str, Any] = {**given, "patterns": () if patterns is None else patterns}
         for each in PARAMETERS:

@@ -289,7 +289,7 @@ def without_unknown(name: str, values: pa.Array) -> pa.Array:
         unknown = pc.is_in(values, value_set=UNKNOWN_TEXTS)
     else:
         return values
-    return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
+    return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if unknown.true_count else values
 
 
 def check_columns(names: Iterable[str], known: Collection[str] = (), table: Dataset = COMMON_CRAWL) -> tuple[str, ...]:

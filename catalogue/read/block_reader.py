@@ -20,12 +20,12 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.query.key_intervals import ALL_KEYS, KeyIntervals
 from catalogue.query.resolved_query import Matching, Residual
 from catalogue.read.key_order import Piece, leasts_after
-from catalogue.read.prefetch import IN_FLIGHT
+from catalogue.read.prefetch import in_flight
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Response, Source, differ
-from catalogue.source.parallel import map_in_order
+from catalogue.source.parallel import run_ahead
 
 _AT_ONCE = 256 << 10
 """Bytes of lines that are converted together; lines of a block of Common Crawl have more."""
@@ -86,13 +86,13 @@ def fetch_blocks(
             failed(planned.crawl, error)
             raise
 
-    limit = 1 if plan.query.stops_early else IN_FLIGHT // 2 if plan.files else IN_FLIGHT
-    responses = map_in_order(executor, fetch, reads, limit=limit, weight=lambda each: len(each[1].range))
+    limit = 1 if plan.query.stops_early else in_flight(plan)
     versions: dict[str, FileVersion] = {}
-    with closing(responses):
-        for planned, read in reads:
-            crawl, path = planned.crawl, read.path
-            response = next(responses)
+    with closing(
+        run_ahead(executor.submit, fetch, reads, limit=limit, weight=lambda each: len(each[1].range))
+    ) as calls:
+        for (planned, read), call in calls:
+            crawl, path, response = planned.crawl, read.path, call.result()
             version = response.version
             first = versions.setdefault(path, version)
             is_changed = first.origin == version.origin and differ(first.etag, version.etag)

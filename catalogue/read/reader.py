@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import COLUMNAR
-from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
+from catalogue.errors import BadPageIndex, FormatError
 from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.plan.plan import ReadPlan
@@ -43,7 +43,7 @@ def read(
         QueryError: if ``where`` fails on a row.
     """
     if not plan.is_ready:
-        raise UnplannedRead("the page indexes of the plan must be fetched first, and its searches made")
+        raise AssertionError("the page indexes of the plan must be fetched first, and its searches made")
     if plan.query.limit == 0:
         return
     with ExitStack() as stack:

@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pyarrow as pa
@@ -10,7 +11,6 @@ from polars.io.plugins import register_io_source
 
 from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
-from catalogue.commoncrawl.capture import digits_of
 from catalogue.commoncrawl.crawls import subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive, warn
@@ -25,6 +25,7 @@ from catalogue.scan.pushdown import Pushdown, push_down
 from catalogue.selection import Selection, select
 from catalogue.session import Session
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OF_POLARS = {"limit": ".head(…)", "unique": ".unique(…)", "latest": ".sort(…).unique(…, keep='last')"}
 _ADVICE = "narrow it by url_surtkey, url_host_registered_domain or crawl, or raise max_requests and max_bytes"
 
@@ -115,13 +116,13 @@ class _Source:
         first, end = time_bounds(query.from_, query.to)
         first = max((each for each in (first, pushed.from_ms) if each is not None), default=None)
         last = min(
-            (each for each in (None if end is None else end - 1000, pushed.to_ms) if each is not None), default=None
+            (each for each in (None if end is None else end - 1, pushed.to_ms) if each is not None), default=None
         )
         if pushed.keys == () or (first is not None and last is not None and first > last):
             return None
         query = replace(query, within=pushed.keys, where=(*query.where, *pushed.where))
         if (pushed.from_ms, pushed.to_ms) != (None, None):
-            from_, to = (None if each is None else digits_of(each) for each in (first, last))
+            from_, to = (None if each is None else _EPOCH + timedelta(milliseconds=each) for each in (first, last))
             query = replace(query, from_=from_, to=to)
         return query
 

@@ -28,7 +28,7 @@ from catalogue.commoncrawl.crawls import check_crawl_name
 from catalogue.errors import BadRecord, NotFound
 from catalogue.find_captures import find_captures
 from catalogue.output.fetch_captures import fetch_record
-from catalogue.query.filters import time_bounds
+from catalogue.query.filters import time_span
 from catalogue.query.query import Query
 from catalogue.records.charsets import charset_of
 from catalogue.records.media_type import first_type
@@ -124,13 +124,13 @@ def find_record(session: Session, crawl: str, url: str, moment: str) -> tuple[Re
     Raises:
         BadRecord: if the record is damaged, or differs from the index.
     """
-    first, end = time_bounds(moment, moment, clamp=True)
+    first, end = time_span(moment, clamp=True)
     captures = find_captures(session, Query.of(url, crawls=check_crawl_name(crawl), subsets="all", match=Match.EXACT))
     spelling = _spelling(url)
 
     def rank(row: Mapping[str, Any]) -> tuple[bool, bool, bool, float, float, str, int]:
         time = row["fetch_time"].timestamp() * 1000 if row["fetch_time"] else float("-inf")
-        distance = max((first or 0) - time, time - (end or 0) + 1, 0)
+        distance = max(first - time, time - end + 1, 0)
         return (
             not _is_requested(row["url"] or "", url),
             not same_url(row["url"] or "", url),

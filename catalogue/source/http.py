@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from threading import Condition, Event, Lock, Thread, get_ident
+from threading import Event, Lock, Semaphore, Thread, get_ident
 from typing import Any, cast
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -197,8 +197,7 @@ class _RunningRequests:
         self._check_seconds = check_seconds
         self._process = os.getpid()
         self._lock = Lock()
-        self._freed = Condition(self._lock)
-        self._free = most
+        self._free = Semaphore(most)
         self._running: dict[int, _RunningRequest] = {}
         self._watch: Thread | None = None
         self._closed = Event()
@@ -213,28 +212,24 @@ class _RunningRequests:
         """
         if self._process != os.getpid():  # lock and sockets belong to the parent process
             raise SourceUnavailable(f"{self._url} was opened by another process; open it again in this one")
-        run = self._start(seconds)
-        try:
-            yield
-        except Exception as error:
-            if self._closed.is_set():
-                raise SourceUnavailable(f"{self._url} was closed during a request") from error
-            if run.is_late:
-                raise TimeoutError("the response took too long") from error
-            raise
-        finally:
-            with self._lock:
-                del self._running[get_ident()]
-                self._free += 1
-                self._freed.notify()
+        with self._free:
+            run = self._start(seconds)
+            try:
+                yield
+            except Exception as error:
+                if self._closed.is_set():
+                    raise SourceUnavailable(f"{self._url} was closed during a request") from error
+                if run.is_late:
+                    raise TimeoutError("the response took too long") from error
+                raise
+            finally:
+                with self._lock:
+                    del self._running[get_ident()]
 
     def _start(self, seconds: float) -> _RunningRequest:
         with self._lock:
-            while not self._free and not self._closed.is_set():
-                self._freed.wait()
             if self._closed.is_set():
                 raise SourceUnavailable(f"{self._url} was closed")
-            self._free -= 1
             if self._watch is None:
                 self._watch = Thread(target=self._end_late, name=f"deadlines of {self._url}", daemon=True)
                 self._watch.start()
@@ -264,7 +259,6 @@ class _RunningRequests:
             self._closed.set()
             for run in self._running.values():
                 run.end()
-            self._freed.notify_all()
 
 
 class _Connection(HTTPConnection):

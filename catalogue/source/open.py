@@ -9,7 +9,7 @@ from typing import Any
 
 from catalogue.errors import QueryError
 from catalogue.formatting import without_secrets
-from catalogue.settings import DEFAULT_SOURCE, Host, Settings, address, install_command, is_folder
+from catalogue.settings import DEFAULT_SOURCE, Host, Settings, address, is_folder, needing
 from catalogue.source.checks import Source
 from catalogue.source.folder import FolderSource
 from catalogue.source.observe import Observer, RequestLimit, hide_credentials
@@ -77,10 +77,8 @@ def _open(host: Host, settings: Settings, clock: Clock, options: dict[str, Any])
             return RedirectedSource(inner, files, limiter, **options)
         source = HttpSource(root, user_agent=settings.user_agent, connections=policy.connections)
     elif parts.scheme == "s3":
-        try:
+        with needing("s3", url):
             from catalogue.source.s3 import S3Source  # noqa: PLC0415 - an extra, and slow to import
-        except ImportError as error:
-            raise QueryError(f"{url} needs s3fs; run: {install_command('s3')}") from error
         source = S3Source(root, user_agent=settings.user_agent, connections=policy.connections)
     else:
         source = FolderSource(Path(url))

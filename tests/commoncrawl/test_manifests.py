@@ -283,10 +283,6 @@ def test_selects_subsets() -> None:
     assert select_subsets(["robotstxt", "warc", "robotstxt"]) == ("robotstxt", "warc")
     assert select_subsets(["all"]) == SUBSETS
     assert select_subsets(["robotstxt", "all"]) == ("robotstxt", "warc", "crawldiagnostics")
-    with pytest.raises(
-        QueryError, match="unknown subset 'wet'; choose among warc, crawldiagnostics, robotstxt and all"
-    ):
-        select_subsets(["warc", "wet"])
 
 
 @pytest.mark.parametrize(
