@@ -118,7 +118,8 @@ def search_costs(folder: FolderSource, blocks: BlockList, predict: Predictor, se
     rng = Random(1)
     for _ in range(searches):
         source = PoliteSource(folder, Limiter(Policy(), clock=Clock()))
-        search = ClusterSearch(source, CRAWL, predict=predict)
+        search = ClusterSearch(source, CRAWL)
+        search.predict = predict
         cost = []
         for _ in range(2):
             interval = exact_interval(blocks.key(rng.randrange(len(blocks))) + b"x")

@@ -211,7 +211,7 @@ class Captures(ReprMixin):
                     yield batch
             plans += part.plan.crawls
             read, step = read + step, 2 * step
-        self._plan = ReadPlan.of(question.query, question.cost, plans, question.unlisted)
+        self._plan = ReadPlan(question.query, question.cost, tuple(plans), question.unlisted)
 
     def _read(self, report: Callable[[Progress], None], *, warn: bool) -> Generator[pa.RecordBatch, None, None]:
         if not self.plan.is_ready:

@@ -85,22 +85,19 @@ class Sample(ReprMixin):
         self.rows = sum(self._sizes.values())
 
     def _ask(self, drawn: Mapping[RowGroupId, DrawnRows]) -> Captures:
-        by_path: dict[str, dict[int, DrawnRows]] = {}
-        for (path, ordinal), rows in drawn.items():
-            by_path.setdefault(path, {})[ordinal] = rows
         session = self._session
 
         @cache
         def indexes_of(crawl: str) -> CrawlIndexes:
             columnar = replace(
-                self._indexes[crawl].among(by_path),
+                self._indexes[crawl].among(drawn),
                 page_indexes=session.page_indexes,
                 source=lambda: session.rereading,
                 cost=session.cost(),
             )
             return CrawlIndexes(columnar, None, is_named=True, notify=session.notify)
 
-        crawls = {file.crawl for path in by_path if (file := session.dataset.file(path))}
+        crawls = {file.crawl for path, _ in drawn if (file := session.dataset.file(path))}
         question = self._question.part([crawl for crawl in self._question.crawls if crawl in crawls])
         question = replace(question, query=self._query, indexes=indexes_of, source=lambda: session.rereading)
         return Captures(session, replace(question, unlisted=()))

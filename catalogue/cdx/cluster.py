@@ -20,7 +20,7 @@ import pyarrow.csv
 from catalogue.commoncrawl.gzip_members import inflate_list
 from catalogue.errors import BadCdx, BadManifest
 from catalogue.parquet.arrow_arrays import arrow_memory, booleans, integers, positions
-from catalogue.source.byte_ranges import ByteRange
+from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.surt.interval import KeyInterval
 
 MAX_LIST = 1 << 30
@@ -98,6 +98,8 @@ class BlockRead(NamedTuple):
     path: str
     range: ByteRange
     blocks: Places
+    pin: FileVersion | None = None
+    """The known version of the shard."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from catalogue.cdx.cluster import BlockList, key_of, list_path, parse_blocks
 from catalogue.errors import BadCdx
-from catalogue.source.byte_ranges import ByteRange, FileVersion, without
+from catalogue.source.byte_ranges import ByteRange, FileVersion, divided
 from catalogue.surt.interval import END
 
 _LEAST_LINE = len(b"a 20220101000000\tcdx-00000.gz\t0\t1\t1\n")
@@ -160,7 +160,8 @@ class KnownLines:
         )
 
     def missing(self, part: ByteRange) -> list[ByteRange]:
-        return without([part], (ByteRange(each.start, each.end) for each in self))
+        known = [ByteRange(each.start, each.end) for each in self]
+        return [piece for piece, inside in divided(part, known) if inside is None]
 
     def list(self, start: int, end: int) -> BlockList:
         """Return the blocks of known lines between two offsets, with the lines before and after them."""

@@ -50,20 +50,14 @@ _FAR = 8 * _ROUGH_PROBE
 """Bytes from a known line at which a rough prediction is not expected to be right."""
 
 
-class SearchCost(NamedTuple):
-    """The usual maximum cost of a search in a list of 100 MB."""
-
-    requests: int
-    bytes: int
-
-
-START = SearchCost(3, 30_000)
+# The usual maximum of requests and bytes in a list of 100 MB
+START = 3, 30_000
 """Cost of the list's end, and of the extra reads for a first key."""
-NEXT_SEARCH = SearchCost(6, 300_000)
+NEXT_SEARCH = 6, 300_000
 """Cost of a key that published figures predict."""
-PREDICTED_SEARCH = SearchCost(3, 400_000)
+PREDICTED_SEARCH = 3, 400_000
 """Cost of a key that the list of another crawl predicts."""
-SEARCH_BY_ROW_GROUPS = SearchCost(3, 280_000)
+SEARCH_BY_ROW_GROUPS = 3, 280_000
 """Cost of a key that row groups predict."""
 
 
@@ -100,36 +94,42 @@ def predict_from(groups: Iterable[tuple[bytes, bytes, int]], subsets: Iterable[s
     )
 
 
-def list_of_files(source: PoliteSource, crawl: str) -> bytes | None:
-    """Fetch the list of the files of a crawl's CDX index. Crawls before 2013 may have none."""
+def find_shards(source: PoliteSource, crawl: str) -> int | None:
+    """Count the shards by the list of a crawl's files; return None if there is none, as of crawls before 2013."""
     try:
-        return source.get(shards_path(crawl)).body
+        return count_shards(crawl, source.get(shards_path(crawl)).body)
     except NotFound:
         if has_columnar_index(crawl):
             raise
         return None
 
 
+def end_of_list(source: PoliteSource, crawl: str) -> Response:
+    """Fetch the last lines of a list; an empty list is a ``BadCdx``."""
+    try:
+        return get_tail(source, list_path(crawl), PROBE)
+    except NotParquet as error:  # by its general meaning, the file is empty
+        raise BadCdx(f"{list_path(crawl)} is empty") from error
+
+
 class ClusterSearch:
     """Searches of one version of a list of blocks, for one thread."""
 
-    def __init__(
-        self, source: PoliteSource, crawl: str, *, known: KnownLines | None = None, predict: Predictor = USUAL
-    ) -> None:
-        """Take lines that earlier searches read, and a prediction, which makes searches shorter."""
+    def __init__(self, source: PoliteSource, crawl: str) -> None:
         self.crawl = crawl
         self._path = list_path(crawl)
         self._source = source
-        self.lines = known
-        """The lines read so far."""
-        self.predict = predict
+        self.lines: KnownLines | None = None
+        """The lines read so far, also by earlier searches."""
+        self.predict = USUAL
+        """A better prediction makes searches shorter."""
         self._is_checked = False
         """The shards were counted, or the crawl has no list of files."""
 
     @property
     def known(self) -> KnownLines:
         """The lines read so far, and the end of the list, which a new search reads first."""
-        return self.lines or self._open(self._end())
+        return self.lines or self._open(end_of_list(self._source, self.crawl))
 
     def find(self, interval: KeyInterval) -> BlockList:
         """Return the part of the list that has all blocks of an interval; see ``BlockList.blocks_for``.
@@ -147,8 +147,8 @@ class ClusterSearch:
             for part in self.known.missing(ByteRange(start, end)):
                 self._read_all(part)
         if self._is_unchecked_end(end):
-            if (listed := list_of_files(self._source, self.crawl)) is not None:
-                self.known.check_shards(count_shards(self.crawl, listed))
+            if (shards := find_shards(self._source, self.crawl)) is not None:
+                self.known.check_shards(shards)
             self._is_checked = True
         return self.known.list(start, end)
 
@@ -178,19 +178,13 @@ class ClusterSearch:
         self.lines = known
         return known
 
-    def _end(self) -> Response:
-        try:
-            return get_tail(self._source, self._path, PROBE)
-        except NotParquet as error:  # by its general meaning, the file is empty
-            raise BadCdx(f"{self._path} is empty") from error
-
     def _around(self, key: bytes) -> Response:
         if size := self.predict.size:
             start = max(0, int(self.predict.share(key) * size) - _FIRST_BY_ROW_GROUPS // 2)
             if start + _FIRST_BY_ROW_GROUPS <= _ESTIMATED * size:
                 with suppress(FileChanged, NotParquet):  # the list is shorter than estimated, or empty
                     return self._source.get(self._path, ByteRange(start, start + _FIRST_BY_ROW_GROUPS))
-        return self._end()
+        return end_of_list(self._source, self.crawl)
 
     def _border(self, key: bytes) -> int:
         """Probe until ``KnownLines.border`` returns an offset."""

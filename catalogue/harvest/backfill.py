@@ -144,7 +144,7 @@ class Backfill(ReprMixin):
     def _plan(self, index: ColumnarIndex) -> ReadPlan:
         dataset = self.session.dataset
         everything = ResolvedQuery(ALL_KEYS, ("*",), columns=(dataset.key,), any_order=True, table=dataset)
-        return ReadPlan.of(everything, self.session.cost(), [index.plan(everything)])
+        return ReadPlan(everything, self.session.cost(), (index.plan(everything),))
 
     def _index(self, gaps: FileMetadata) -> ColumnarIndex:
         session = self.session

@@ -15,17 +15,17 @@ from typing import BinaryIO
 
 from catalogue.atomic_files import make_folder, named, resume, whole_file
 from catalogue.cdx.block_file import write_blocks
-from catalogue.cdx.cluster import MAX_LIST, count_shards, list_path, parse_pieces
-from catalogue.cdx.list_search import list_of_files
+from catalogue.cdx.cluster import MAX_LIST, list_path, parse_pieces
+from catalogue.cdx.list_search import end_of_list, find_shards
 from catalogue.commoncrawl.crawls import CDX, suggest_crawl
-from catalogue.errors import OF_ONE_FILE, BadCdx, FormatError, NotFound, NotParquet, StoreDamaged, UnknownCrawl
+from catalogue.errors import OF_ONE_FILE, BadCdx, FormatError, NotFound, StoreDamaged, UnknownCrawl
 from catalogue.harvest.harvest import Harvested
 from catalogue.progress import Progress, Report
 from catalogue.session import Session
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import MAX_DOCUMENT, Response
 from catalogue.source.parallel import RequestThreads, run_ahead
-from catalogue.source.retry import PoliteSource, get_tail
+from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
 from catalogue.store.stored_lists import (
@@ -38,7 +38,6 @@ from catalogue.store.stored_lists import (
     stored_response,
 )
 
-_END = 16 << 10
 _AT_ONCE = 4
 """Requests at a time; their parts are in memory."""
 _READ = 1 << 20
@@ -77,18 +76,15 @@ def _fetch_list(session: Session, crawl: str, report: Report, *, refresh: bool) 
     if stored and not refresh:
         return False
     try:
-        end = get_tail(source, list_path(crawl), _END)
+        end = end_of_list(source, crawl)
         if stored and stored.version == end.version._replace(origin=end.origin or source.url):
             return False
-        listed = list_of_files(source, crawl)
+        shards = find_shards(source, crawl)
     except NotFound as error:
         message = f"{source.url} has no CDX index of {crawl}; {suggest_crawl(crawl, listed_crawls(store))}"
         raise UnknownCrawl(message) from error
-    except NotParquet as error:  # by its general meaning, the file is empty
-        raise BadCdx(f"{list_path(crawl)} is empty") from error
     if end.total_size > MAX_LIST:
         raise BadCdx(f"{list_path(crawl)} has {end.total_size:,} bytes; at most {MAX_LIST:,} are accepted")
-    shards = count_shards(crawl, listed) if listed is not None else None
     make_folder(blocks_folder(store))
     version = json.dumps([source.url, end.total_size, end.etag, end.last_modified]).encode()
     part = blocks_folder(store) / f".{crawl}.{hashlib.blake2b(version, digest_size=8).hexdigest()}.part"

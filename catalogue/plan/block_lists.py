@@ -18,7 +18,6 @@ from catalogue.cdx.list_search import (
     USUAL,
     ClusterSearch,
     Predictor,
-    SearchCost,
     predict_from,
 )
 from catalogue.commoncrawl.crawls import newest_first
@@ -81,12 +80,11 @@ def estimate_search(
     """
     by_row_groups = predictor.size is not None
     later = SEARCH_BY_ROW_GROUPS if by_row_groups else NEXT_SEARCH if predictor.rough else PREDICTED_SEARCH
-    begin = SearchCost(0, 0) if is_begun or by_row_groups else START
+    begin = (0, 0) if is_begun or by_row_groups else START
     size = predictor.size if list_size is None else list_size
     shares = _shares(unknown, predictor)
     searches = _distant(shares, PROBE / (size or _USUAL_SIZE))
-    requests = begin.requests + searches * later.requests
-    received = begin.bytes + searches * later.bytes
+    requests, received = (first + searches * each for first, each in zip(begin, later, strict=True))
     if list_size is not None:
         pieces = -(-max(0, list_size - PROBE) // COMPLETE_GAP)  # one request reads all of a piece
         requests = min(requests, 1 + pieces, searches * (1 + pieces.bit_length()))
@@ -159,20 +157,22 @@ class BlockLists:
             self._lists = {crawl: each for crawl, each in self._lists.items() if isinstance(each, ClusterSearch)}
         return store
 
-    def get(self, crawl: str) -> AnyList | None:
-        """Return the stored list of a crawl, or else its search; None if nothing is known of it."""
+    def get(self, crawl: str) -> AnyList:
+        """Return the stored list of a crawl, or else its search, with the lines that are known."""
         store = self._update()
         known = self._lists.get(crawl)
-        if store and crawl in self._stored and not isinstance(known, StoredList):
-            try:
-                known = open_list(store, crawl)
-            except StoreDamaged as error:
-                self.lose(crawl, error)
-                return self.get(crawl)
-        elif known is None and store and (lines := stored_lines(store, self._source().url, crawl)):
-            known = ClusterSearch(self._source(), crawl, known=lines)
-        if known:
-            self._lists[crawl] = known
+        if known is None:
+            known = ClusterSearch(self._source(), crawl)
+        if store and isinstance(known, ClusterSearch):
+            if crawl in self._stored:
+                try:
+                    known = open_list(store, crawl) or known
+                except StoreDamaged as error:
+                    self.lose(crawl, error)
+                    return self.get(crawl)
+            elif not known.lines:
+                known.lines = stored_lines(store, self._source().url, crawl)
+        self._lists[crawl] = known
         return known
 
     def lose(self, crawl: str, error: StoreDamaged) -> None:
@@ -220,11 +220,6 @@ class BlockLists:
             elif isinstance(like, ClusterSearch) and like.lines:
                 version = like.lines.version
         return version.size if version else None
-
-    def search(self, crawl: str) -> ClusterSearch:
-        """Begin to search an unknown list; thread-safe."""
-        search = self._lists[crawl] = ClusterSearch(self._source(), crawl)
-        return search
 
     def save(self, crawls: Iterable[str]) -> None:
         """Store what the searches of crawls have read."""

@@ -8,7 +8,7 @@ from operator import attrgetter
 from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
 from catalogue.cdx.lines import COLUMNS
-from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor
+from catalogue.cdx.list_search import ClusterSearch
 from catalogue.commoncrawl.crawls import CDX, has_columnar_index, may_exist, no_columnar_index, suggest_crawl
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import (
@@ -39,8 +39,7 @@ _MOST_BLOCKS = 50_000
 
 def uncovered_columns(query: ResolvedQuery) -> list[str]:
     """Return the columns of a query that lines of the CDX index do not have."""
-    read = [*query.read_columns, *query.of(untyped=True).read_columns]
-    return [name for name in dict.fromkeys(read) if name not in COLUMNS]
+    return [name for name in query.row_columns if name not in COLUMNS]
 
 
 @dataclass(eq=False, slots=True)
@@ -58,7 +57,6 @@ class CdxIndex:
     """The crawl was fetched at other times than those of the query."""
     _failure: CatalogueError | None = field(default=None, init=False)
     """An error of a search, which the next plan raises."""
-    _predict: Predictor = field(default=USUAL, init=False)
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
         """Plan a query.
@@ -80,18 +78,17 @@ class CdxIndex:
             raise self._too_many(query, f"{size(length)} of lines")
         try:
             search = self._needed(known, query.intervals)
-            return self._planned(search, () if search or known is None else tuple(self._blocks(known, query)))
+            return self._planned(search, () if search else tuple(self._blocks(known, query)))
         except StoreDamaged as error:
             self._lists.lose(self.crawl, error)
             return self.plan(query)
 
     def _planned(self, search: ListSearch | None, blocks: tuple[PlannedBlocks, ...]) -> CrawlPlan:
         source, requests = self._source(), []
-        for read, pin in ((read, pin) for each in blocks for read, pin in zip(each.reads, each.pins, strict=True)):
-            cached = (
-                pin is not None and isinstance(source, CachedSource) and source.is_cached(read.path, pin, read.range)
-            )
-            requests.append(PlannedRequest(read.path, read.range, (), cached=cached))
+        cache = source if isinstance(source, CachedSource) else None
+        for read in (read for each in blocks for read in each.reads):
+            is_cached = cache is not None and read.pin is not None and cache.is_cached(read.path, read.pin, read.range)
+            requests.append(PlannedRequest(read.path, read.range, (), cached=is_cached))
         waves = (tuple(requests),) if requests else ()
         return CrawlPlan(self.crawl, CDX, self._cost, blocks=blocks, waves=waves, search=search)
 
@@ -105,15 +102,15 @@ class CdxIndex:
         divided = self._planned(None, tuple(blocks))
         return replace(plan, blocks=divided.blocks, waves=divided.waves)
 
-    def _needed(self, known: AnyList | None, intervals: KeyIntervals) -> ListSearch | None:
+    def _needed(self, known: AnyList, intervals: KeyIntervals) -> ListSearch | None:
         if isinstance(known, StoredList):
             return None
-        unknown = [each for each in intervals if known is None or not known.knows(each)]
+        unknown = [each for each in intervals if not known.knows(each)]
         if not unknown:
             return None
-        predictor = self._predict = self._lists.predictor(self.crawl)
+        known.predict = self._lists.predictor(self.crawl)
         list_size = self._lists.expected_size(self.crawl)
-        return estimate_search(intervals, unknown, predictor, list_size, is_begun=known is not None)
+        return estimate_search(intervals, unknown, known.predict, list_size, is_begun=known.lines is not None)
 
     def _blocks(self, search: AnyList, query: ResolvedQuery) -> Iterator[PlannedBlocks]:
         intervals = query.intervals
@@ -145,8 +142,8 @@ class CdxIndex:
             yield self._reads(found, found.reads(found.blocks_for(hull)), some)
 
     def _reads(self, blocks: BlockList, reads: Sequence[BlockRead], intervals: KeyIntervals) -> PlannedBlocks:
-        pins = tuple(self._lists.version(self.crawl, read.path) for read in reads)
-        return PlannedBlocks(self.crawl, self._subsets, blocks, tuple(reads), intervals, pins)
+        pinned = tuple(read._replace(pin=self._lists.version(self.crawl, read.path)) for read in reads)
+        return PlannedBlocks(self.crawl, self._subsets, blocks, pinned, intervals)
 
     def search(self, query: ResolvedQuery) -> None:
         """Search the list for a planned query. Thread-safe.
@@ -157,10 +154,9 @@ class CdxIndex:
             SourceError: if the source cannot be read.
         """
         search = self._lists.get(self.crawl)
+        if isinstance(search, StoredList):  # another process has stored it since the query was planned
+            return
         try:
-            if not isinstance(search, ClusterSearch):
-                search = self._lists.search(self.crawl)
-            search.predict = self._predict
             for interval in query.intervals:
                 if search.knows(interval):
                     continue

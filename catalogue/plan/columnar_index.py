@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from operator import attrgetter
 
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
@@ -15,7 +15,7 @@ from catalogue.plan.dictionaries import cut_dictionaries, missing_dictionaries, 
 from catalogue.plan.planner import plan_files
 from catalogue.plan.prune import key_indexes
 from catalogue.plan.requests import Cost, PlannedRequest, Purpose
-from catalogue.query.random_order import DrawnRows
+from catalogue.query.random_order import DrawnRows, RowGroupId
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.cache import AnySource, CachedSource, drop_cached
 from catalogue.source.checks import Response
@@ -23,7 +23,7 @@ from catalogue.source.observe import requests_for
 from catalogue.source.parallel import run_ahead
 from catalogue.store.database import Store, encode_indexes
 from catalogue.store.stored_file import StoredFile
-from catalogue.tables.column_values import CrawlValues, Place
+from catalogue.tables.column_values import CrawlValues
 from catalogue.tables.crawl_table import FileMetadata
 
 _FILES_AT_ONCE = 32
@@ -68,8 +68,8 @@ class ColumnarIndex:
     cost: Cost
     missing: tuple[str, ...] = ()
     """A sentence for each incompletely stored subset."""
-    drawn: Mapping[str, Mapping[int, DrawnRows]] | None = None
-    """Drawn rows by path and row group; None for all."""
+    drawn: Mapping[RowGroupId, DrawnRows] = field(default_factory=dict)
+    """The drawn rows of a sample."""
     values: Callable[[Container[str]], CrawlValues | None] = lambda _: None
     """It returns the stored values of some columns."""
     by_footers: Callable[[], Sequence[FileMetadata]] = tuple
@@ -78,47 +78,47 @@ class ColumnarIndex:
     """Whether it is an error that fetched indexes cannot be stored."""
     _files: dict[str, FileMetadata] = field(default_factory=dict, init=False)
     """Files of the last plan, by path."""
-    _fetched: dict[tuple[str, int], Indexes] = field(default_factory=dict, init=False)
+    _fetched: dict[str, dict[int, Indexes]] = field(default_factory=dict, init=False)
     """Indexes by path and row group, in case they cannot be stored."""
-    _unsaved: dict[str, dict[int, Indexes]] = field(default_factory=dict, init=False)
+    _unsaved: set[str] = field(default_factory=set, init=False)
+    """Paths of files whose fetched indexes are not stored yet."""
 
     @cached_property
     def candidates(self) -> tuple[FileMetadata, ...]:
         """The files that may contain matching rows; finding them takes longer than planning blocks."""
         return tuple(self.find())
 
-    def among(self, drawn: Mapping[str, Mapping[int, DrawnRows]]) -> "ColumnarIndex":
-        """Return the index of the files and row groups with drawn rows."""
-        chosen = (each.among(drawn[each.path]) for each in self.find() if each.path in drawn)
+    def among(self, drawn: Mapping[RowGroupId, DrawnRows]) -> "ColumnarIndex":
+        """Return the index of the row groups with drawn rows."""
+        paths = {path for path, _ in drawn}
+        found = (each for each in self.find() if each.path in paths)
+        chosen = (each.among({n for n in each.ordinals if (each.path, n) in drawn}) for each in found)
         files = sorted(chosen, key=attrgetter("path"))
         return replace(self, find=lambda: files, missing=(), drawn=drawn)
 
     def plan(self, query: ResolvedQuery) -> CrawlPlan:
         files = self._files_with_indexes()
-        plan_rest = partial(
-            plan_files, query, self.crawl, cost=self.cost, considered=self.considered, missing=self.missing
-        )
         if query.where is None:
-            return plan_rest(files)
+            return replace(plan_files(query, self.crawl, files, self.cost, self.considered, 1.0), missing=self.missing)
         ruled_out = rule_out(query, files, self._values(query), self.cost)
         rest = ruled_out.rest(files)
-        plan = plan_rest(rest, matching=ruled_out.matching)
+        plan = plan_files(query, self.crawl, rest, self.cost, self.considered, ruled_out.matching)
         return replace(
             plan,
+            missing=self.missing,
             indexes=ruled_out.requests or plan.indexes,
             ruled_out=sum(len(file.ordinals) for file in files) - sum(len(file.ordinals) for file in rest),
             values_advice=ruled_out.advice(self.crawl, query.table),
         )
 
-    def possible(self, query: ResolvedQuery) -> set[Place]:
+    def possible(self, query: ResolvedQuery) -> set[RowGroupId]:
         """Return the row groups that may match by their keys and stored values."""
-        stored = self._values(query)
         found = {(file.path, ordinal) for file in self.candidates for ordinal in file.ordinals}
-        return found - stored.ruled_out(query) if stored else found
+        return found - self._values(query).ruled_out(query)
 
-    def _values(self, query: ResolvedQuery) -> CrawlValues | None:
+    def _values(self, query: ResolvedQuery) -> CrawlValues:
         tested = {*tested_alone(query), *tested_alone(replace(query, where=query.where_declared))}
-        return self.values(tested) if tested else None
+        return (self.values(tested) if tested else None) or CrawlValues((), {})
 
     def _files_with_indexes(self) -> list[FileMetadata]:
         source, store = self.source(), self.page_indexes.store
@@ -129,22 +129,18 @@ class ColumnarIndex:
 
     def _file(self, candidate: FileMetadata, source: AnySource, states: tuple[str, str]) -> FileMetadata:
         path, stored = candidate.path, candidate.stored
-        of_file: dict[int, Indexes] | None = None
+        of_file = cache(partial(self.page_indexes.of, path, stored, candidate.ordinals, states))
 
         def indexes(ordinal: int) -> Indexes | None:
-            nonlocal of_file
-            if of_file is None:
-                of_file = self.page_indexes.of(path, stored, candidate.ordinals, states)
-            fetched, known = self._fetched.get((path, ordinal)), of_file.get(ordinal)
+            fetched, known = self._fetched.get(path, {}).get(ordinal), of_file().get(ordinal)
             return known.joined(fetched) if known and fetched else known or fetched
 
         cached = tuple(source.cached_ranges(path, stored.version)) if isinstance(source, CachedSource) else ()
-        drawn = self.drawn[path] if self.drawn is not None else None
-        return replace(candidate, indexes=indexes, cached=cached, drawn=drawn)
+        return replace(candidate, indexes=indexes, cached=cached, drawn=self.drawn)
 
     def key_indexes(self) -> tuple[PlannedRequest, ...]:
-        key, gap = self.page_indexes.dataset.key, self.cost.max_gap
-        return tuple(fetch for file in self._files_with_indexes() for fetch in key_indexes(file, key, gap))
+        key = self.page_indexes.dataset.key
+        return tuple(fetch for file in self._files_with_indexes() for fetch in key_indexes(file, key, self.cost))
 
     def key_bounds(self) -> list[list[tuple[Bounds, int]]]:
         """Return bounds and number of rows of all pages, by row group.
@@ -211,20 +207,17 @@ class ColumnarIndex:
 
     def take(self, request: PlannedRequest, answer: Response) -> None:
         """Keep the page indexes or dictionary pages of a response, and store those of some files at once."""
-        path = request.path
-        unsaved = self._unsaved.setdefault(path, {})
+        fetched = self._fetched.setdefault(request.path, {})
         for ordinal, indexes in self._cut(request, answer).items():
-            self._fetched[path, ordinal] = self._fetched.get((path, ordinal), Indexes()).joined(indexes)
-            unsaved[ordinal] = unsaved.get(ordinal, Indexes()).joined(indexes)
+            fetched[ordinal] = fetched.get(ordinal, Indexes()).joined(indexes)
+        self._unsaved.add(request.path)
         if len(self._unsaved) > _FILES_AT_ONCE:
             self.save()
 
     def save(self) -> None:
         """Store what was fetched, in one transaction; see ``must_store``."""
-        unsaved, self._unsaved = self._unsaved, {}
-        added = []
-        for path, indexes in unsaved.items():
-            stored = self._files[path].stored
-            added.append((path, encode_indexes(indexes, stored), stored))
+        files = [self._files[path] for path in sorted(self._unsaved)]
+        self._unsaved.clear()
+        added = [(each.path, encode_indexes(self._fetched[each.path], each.stored), each.stored) for each in files]
         with nullcontext() if self.must_store else suppress(StoreError):
             self.page_indexes.store.add_all_indexes(added)

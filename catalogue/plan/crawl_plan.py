@@ -100,8 +100,6 @@ class PlannedRowGroup:
     drawn: DrawnRows | None = field(default=None, compare=False)
     """The drawn rows of a sample; ``rows`` are those that no index excludes."""
 
-    untyped: bool = False
-    """See ``ResolvedQuery.of``."""
     needed: float = 1.0
     """Expected share of the pages that wait for the first wave; 1 if it is not known."""
 
@@ -167,8 +165,6 @@ class PlannedBlocks:
     blocks: "BlockList"
     reads: "tuple[BlockRead, ...]"
     intervals: KeyIntervals
-    pins: tuple[FileVersion | None, ...]
-    """Known versions of the files of ``reads``."""
 
 
 @dataclass(frozen=True, slots=True)

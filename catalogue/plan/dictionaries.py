@@ -1,6 +1,6 @@
 """Rule out row groups by the values of their columns, and read dictionary pages where that costs less than chunks."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -10,9 +10,10 @@ from catalogue.parquet.dictionary_pages import kind_of_values, missing_bytes
 from catalogue.parquet.model import RowGroup
 from catalogue.parquet.page_index import Indexes
 from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, plan_requests
+from catalogue.query.random_order import RowGroupId
 from catalogue.query.resolved_query import ResolvedQuery, is_untyped
 from catalogue.source.byte_ranges import ByteRange
-from catalogue.tables.column_values import CrawlValues, Place, collect_values, dictionary_pages
+from catalogue.tables.column_values import CrawlValues, collect_values, dictionary_pages
 from catalogue.tables.crawl_table import FileMetadata
 
 SAMPLE, LARGEST_SAMPLE = 16, 64
@@ -21,13 +22,15 @@ _SHARE = 16
 """A sample is one of so many row groups."""
 FEW = 64
 """Row groups of a crawl for which no dictionary pages are read."""
+_Incomplete = tuple[FileMetadata, RowGroup, list[Part]]
+"""A row group, and its dictionary pages that are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuledOut:
     """Row groups that cannot match by their values, and dictionary pages to read before the crawl is planned again."""
 
-    places: frozenset[Place] = frozenset()
+    places: frozenset[RowGroupId] = frozenset()
     requests: tuple[PlannedRequest, ...] = ()
     unknown: tuple[PlannedRequest, ...] = ()
     """Requests for all dictionary pages that may rule out more, if that is many row groups."""
@@ -67,7 +70,7 @@ def tested_alone(query: ResolvedQuery) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(named) if name not in query.table.path_columns)
 
 
-def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlValues | None, cost: Cost) -> RuledOut:
+def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlValues, cost: Cost) -> RuledOut:
     """Rule out row groups of ``files`` that may match, by the ``stored`` values of a crawl.
 
     Dictionary pages are requested where they are likely to pay off.
@@ -75,7 +78,7 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
     typed, declared = tested_alone(query), tested_alone(replace(query, where=query.where_declared))
     if not typed:
         return RuledOut()
-    ruled_out = stored.ruled_out(query) if stored else set()
+    ruled_out = stored.ruled_out(query)
     known = _known(stored, typed)
     considered = {(file.path, ordinal) for file in files for ordinal in file.ordinals}
     left = [
@@ -95,7 +98,7 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
         place, tested = (file.path, group.ordinal), names if is_untyped(file.file.crawl) else typed
         parts = [*_missing(group, tested, known.get(place, frozenset()))]
         if parts and place not in fetched:
-            missing[place] = file, parts
+            missing[place] = file, group, parts
     requests: list[PlannedRequest] = []
     unknown = [*_requests(missing.values(), cost)] if len(missing) >= FEW else []
     count = len(missing) + len(fetched)
@@ -111,14 +114,13 @@ def rule_out(query: ResolvedQuery, files: Sequence[FileMetadata], stored: CrawlV
     return RuledOut(frozenset(ruled_out), tuple(requests), tuple(unknown), share)
 
 
-def _share(known: AbstractSet[Place], ruled_out: AbstractSet[Place]) -> float:
+def _share(known: AbstractSet[RowGroupId], ruled_out: AbstractSet[RowGroupId]) -> float:
     return len(known - ruled_out) / len(known) if len(known) >= SAMPLE else 1.0
 
 
-def _known(stored: CrawlValues | None, names: Iterable[str]) -> dict[Place, frozenset[str]]:
-    known: dict[Place, frozenset[str]] = {}
-    for name in names if stored else ():
-        assert stored  # noqa: S101 - the loop has no steps otherwise
+def _known(stored: CrawlValues, names: Iterable[str]) -> dict[RowGroupId, frozenset[str]]:
+    known: dict[RowGroupId, frozenset[str]] = {}
+    for name in names:
         for place, is_known in zip(stored.places, stored.known(name).tolist(), strict=True):
             if is_known:
                 known[place] = known.get(place, frozenset()) | {name}
@@ -132,38 +134,30 @@ def _missing(group: RowGroup, names: Iterable[str], known: frozenset[str]) -> It
             yield Part(Purpose.DICTIONARY, group.ordinal, name, page)
 
 
-def _evenly(missing: dict[Place, tuple[FileMetadata, list[Part]]], count: int) -> list[Place]:
+def _evenly(missing: Mapping[RowGroupId, _Incomplete], count: int) -> list[RowGroupId]:
     places = [*missing]
     step = max(1, len(places) // count)
     return places[step // 2 :: step][:count]
 
 
-def _requests(some: Iterable[tuple[FileMetadata, list[Part]]], cost: Cost) -> Iterator[PlannedRequest]:
+def _requests(some: Iterable[_Incomplete], cost: Cost) -> Iterator[PlannedRequest]:
     by_file: dict[str, list[Part]] = {}
-    for file, parts in some:
+    for file, _, parts in some:
         by_file.setdefault(file.path, []).extend(parts)
     for path, parts in by_file.items():
-        yield from plan_requests(path, parts, max_gap=cost.max_gap)
+        yield from plan_requests(path, parts, cost)
 
 
-def _pays_off(
-    query: ResolvedQuery, missing: dict[Place, tuple[FileMetadata, list[Part]]], likely: float, cost: Cost
-) -> bool:
+def _pays_off(query: ResolvedQuery, missing: Mapping[RowGroupId, _Incomplete], likely: float, cost: Cost) -> bool:
     """Compare dictionary pages, and chunks of a likely share of the row groups, with all chunks."""
     first, chunks = 0.0, 0.0
     for place in _evenly(missing, SAMPLE):
-        file, parts = missing[place]
-        (group,) = (group for group in file.footer.row_groups if group.ordinal == place[1])
+        file, group, parts = missing[place]
         tested = (group.chunks[name] for name in query.tested_columns if name in group.chunks)
         whole = (Part(Purpose.CHUNK, group.ordinal, chunk.column.name, chunk.range) for chunk in tested)
-        first += _price(file.path, parts, cost)
-        chunks += _price(file.path, whole, cost)
+        first += cost.price_of(plan_requests(file.path, parts, cost))
+        chunks += cost.price_of(plan_requests(file.path, whole, cost))
     return first + likely * chunks < chunks
-
-
-def _price(path: str, parts: Iterable[Part], cost: Cost) -> float:
-    requests = [*plan_requests(path, parts, max_gap=cost.max_gap)]
-    return cost.price(len(requests), sum(len(request.range) for request in requests))
 
 
 def missing_dictionaries(files: Iterable[FileMetadata], names: Sequence[str], cost: Cost) -> Iterator[PlannedRequest]:
@@ -178,7 +172,7 @@ def missing_dictionaries(files: Iterable[FileMetadata], names: Sequence[str], co
                     parts.append(part)
                 elif rest := missing_bytes(data, group.chunks[part.column]):
                     parts.append(part._replace(range=ByteRange(part.range.start, part.range.start + len(data) + rest)))
-        yield from plan_requests(file.path, parts, max_gap=cost.max_gap)
+        yield from plan_requests(file.path, parts, cost)
 
 
 def cut_dictionaries(request: PlannedRequest, body: bytes) -> dict[int, Indexes]:

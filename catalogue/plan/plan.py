@@ -2,9 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby, zip_longest
+from functools import cached_property
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -33,26 +34,26 @@ READS = pa.schema(
 """A plan as a table; the last four are null until page indexes are fetched."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class ReadPlan(ReprMixin):
     """The plans of the crawls that answer a query."""
 
     query: ResolvedQuery
-    schema: pa.Schema
-    row_schema: pa.Schema
-    """Schema before the residual filter."""
     cost: Cost
     crawls: tuple[CrawlPlan, ...]
     """Newest first; a limit leaves out crawls that may not be needed."""
     unlisted: tuple[str, ...] = ()
     """Sentences about crawls that may exist."""
 
-    @classmethod
-    def of(
-        cls, query: ResolvedQuery, cost: Cost, crawls: Iterable[CrawlPlan], unlisted: tuple[str, ...] = ()
-    ) -> "ReadPlan":
-        read = (*query.read_columns, *query.of(untyped=True).read_columns)
-        return cls(query, schema_of(query, query.columns), schema_of(query, read), cost, tuple(crawls), unlisted)
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of the result."""
+        return schema_of(self.query, self.query.columns)
+
+    @cached_property
+    def row_schema(self) -> pa.Schema:
+        """The schema before the residual filter."""
+        return schema_of(self.query, self.query.row_columns)
 
     @property
     def files(self) -> tuple[PlannedFile, ...]:
@@ -351,21 +352,18 @@ class ReadPlan(ReprMixin):
 
 
 class Section(NamedTuple):
-    """The files of a subset of a crawl, or the blocks of a crawl with all subsets."""
+    """A subset of a crawl in the columnar index, or all requested subsets of a crawl in the CDX index."""
 
     crawl: str
     subsets: tuple[str, ...]
     """Sorted like the result."""
-    files: tuple[PlannedFile, ...] = ()
-    blocks: tuple[PlannedBlocks, ...] = ()
+    of_blocks: bool = False
 
 
 def sections(plan: ReadPlan) -> list[Section]:
     """Return the sections of a plan; rows of one precede those of the next."""
     found: list[Section] = []
     for each in plan.crawls:
-        of_subsets = groupby(each.files, lambda file: file.file.subset)
-        found += [Section(each.crawl, (subset,), files=tuple(files)) for subset, files in of_subsets]
-        if each.blocks:
-            found.append(Section(each.crawl, each.blocks[0].subsets, blocks=each.blocks))
+        found += [Section(each.crawl, (subset,)) for subset in dict.fromkeys(file.file.subset for file in each.files)]
+        found += [Section(each.crawl, planned.subsets, of_blocks=True) for planned in each.blocks[:1]]
     return found

@@ -1,7 +1,7 @@
 """Plan a query: which rows are enough, which columns wait for others, and whether pages or chunks are cheaper."""
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
@@ -12,7 +12,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup, expected_of
 from catalogue.plan.prune import Choice, choose_pages, expected_pages, expected_units
 from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, most_requests, plan_requests
-from catalogue.query.resolved_query import ResolvedQuery, is_untyped, might_match
+from catalogue.query.resolved_query import ResolvedQuery, might_match
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.surt.interval import END
 from catalogue.tables.crawl_table import FileMetadata
@@ -31,19 +31,11 @@ _FIRST_FILES, _MORE_FILES = 4, 8
 
 
 def plan_files(
-    query: ResolvedQuery,
-    crawl: str,
-    metadata: Iterable[FileMetadata],
-    *,
-    cost: Cost,
-    considered: int,
-    missing: tuple[str, ...] = (),
-    matching: float = 1.0,
+    query: ResolvedQuery, crawl: str, metadata: Iterable[FileMetadata], cost: Cost, considered: int, matching: float
 ) -> CrawlPlan:
     """Plan a query of the columnar index of a crawl, in the order of the result: by subset, then by least key.
 
-    ``considered`` counts row groups of the requested subsets, ``missing`` has sentences about incomplete ones, and
-    ``matching`` is that of ``RuledOut``.
+    ``considered`` counts row groups of the requested subsets, and ``matching`` is that of ``RuledOut``.
     """
     rare, certain = matching < SELECTIVITY, 0
     if query.limit is None or not query.keys_decide or query.ordered or query.counts:
@@ -67,28 +59,27 @@ def plan_files(
         for file, groups, _ in by_file.values()
         if groups
     )
-    fetches = (plan_requests(path, parts, max_gap=cost.max_gap) for path, (_, _, parts) in by_file.items())
+    fetches = (plan_requests(path, parts, cost) for path, (_, _, parts) in by_file.items())
     return CrawlPlan(
         crawl,
         COLUMNAR,
         cost,
         files=reads,
-        waves=_waves(reads, cost),
+        waves=waves_of(reads, cost),
         considered=considered,
         counted=counted,
         certain=certain,
         indexes=tuple(chain.from_iterable(fetches)),
         awaited=tuple(awaited),
-        missing=missing,
         defects=tuple(defects),
     )
 
 
-def plan_second_wave(
-    file: PlannedFile, row_group: int, reads: Iterable[ColumnRead], cost: Cost
-) -> tuple[PlannedRequest, ...]:
-    parts = (part for read in reads for part in read.parts(row_group))
-    return tuple(plan_requests(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached))
+def requests_of(
+    path: str, row_group: int, reads: Iterable[ColumnRead], cost: Cost, cached: Sequence[ByteRange]
+) -> list[PlannedRequest]:
+    """Return the requests for columns of a row group."""
+    return plan_requests(path, (part for read in reads for part in read.parts(row_group)), cost, cached)
 
 
 def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool) -> tuple[list[Choice], int, list[str]]:
@@ -96,10 +87,10 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool)
     counted = 0
     defects = []
     for file in files:
+        planned = query.of(file.file.crawl)
         found: list[Choice] = []
         for group in file.footer.row_groups:
-            planned = query.of(untyped=is_untyped(file.file.crawl))
-            if not (planned.keys_decide or might_match(planned, group)):  # choose_pages() compares keys, too
+            if not might_match(planned, group):
                 continue
             choice = choose_pages(planned, file, group, rare=rare)
             if choice.defect:
@@ -195,16 +186,13 @@ class _Odds:
         self.selected = 1.0 if query.keys_decide else min(SELECTIVITY, matching)
         """The share of pages with matching keys that also match other conditions."""
         holders = HOLDERS * len(query.intervals)
-        self._partial: dict[str, float] = {}
+        self._partial: defaultdict[str, float] = defaultdict(float)
+        """Bounded units of each subset of which only some rows may match."""
         for choice in choices:
-            pool = choice.metadata.file.subset
-            if choice.bounded:
-                doubtful = (
-                    expected_units(choice, query) if choice.missing else sum(not unit.certain for unit in choice.units)
-                )
-                self._partial[pool] = self._partial.get(pool, 0.0) + doubtful
-            else:
-                self._partial.setdefault(pool, 0.0)
+            doubtful = (
+                expected_units(choice, query) if choice.missing else sum(not each.certain for each in choice.units)
+            )
+            self._partial[choice.metadata.file.subset] += doubtful if choice.bounded else 0
         self._holders = holders
         self._unbounded = min(1.0, holders * len(self._partial) / max(1, considered))
 
@@ -216,8 +204,7 @@ class _Odds:
 
 
 def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> PlannedRowGroup | Awaited:
-    untyped = is_untyped(choice.metadata.file.crawl)
-    query = query.of(untyped=untyped)
+    query = query.of(choice.metadata.file.crawl)
     with_ends = query.table != COMMON_CRAWL  # the row numbers of its writers are correct
     reads = tuple(
         ColumnRead(chunk, index, index.covering(choice.rows, ends=with_ends), with_ends=with_ends)
@@ -246,8 +233,7 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
         key_index=choice.key_index if by_pages and columns[0].chunk is key else None,
         bounded=choice.bounded,
         counted=choice.counted,
-        drawn=None if choice.metadata.drawn is None else choice.metadata.drawn[choice.group.ordinal],
-        untyped=untyped,
+        drawn=choice.metadata.drawn.get((choice.metadata.path, choice.group.ordinal)),
         needed=selected if is_rare else 1.0,
     )
 
@@ -267,7 +253,7 @@ def _cheapest(
     splits = [(first, likely * share) for first, share in shares if likely * share < len(choice.units)]
     if not (splits or choice.missing):  # no price is compared
         return reads, 0.0
-    best = (reads, _price_of(choice, (part for read in reads for part in read.parts(0)), cost))
+    best = (reads, cost.price_of(_requests(choice, reads, cost)))
     if best[1] <= cost.latency:  # every other way takes another round trip
         return best
     for first, needed in splits:
@@ -285,22 +271,16 @@ def _keys_match(choice: Choice, query: ResolvedQuery) -> bool:
 def _price_of_split(choice: Choice, reads: Sequence[ColumnRead], likely: float, cost: Cost) -> float:
     """Price a row group of which ``likely`` units are needed in a second wave."""
     first, later = ([read for read in reads if read.later is when] for when in (False, True))
-    seconds = _price_of(choice, (part for read in first for part in read.parts(0)), cost)
-    requested = _requests(choice, (part for read in later for part in read.parts(0)), cost)
+    seconds = cost.price_of(_requests(choice, first, cost))
+    requested = [fetch for fetch in _requests(choice, later, cost) if not fetch.cached]
     units = len(choice.units)
     runs = likely * (units - likely + 1) / units  # expected for randomly needed units
     size = sum(len(fetch.range) for fetch in requested) * likely / units
     return seconds + cost.latency + cost.price(len(requested) * runs, size)
 
 
-def _requests(choice: Choice, parts: Iterable[Part], cost: Cost) -> list[PlannedRequest]:
-    planned = plan_requests(choice.metadata.file.path, parts, max_gap=cost.max_gap, cached=choice.metadata.cached)
-    return [fetch for fetch in planned if not fetch.cached]
-
-
-def _price_of(choice: Choice, parts: Iterable[Part], cost: Cost) -> float:
-    planned = _requests(choice, parts, cost)
-    return cost.price(len(planned), sum(len(fetch.range) for fetch in planned))
+def _requests(choice: Choice, reads: Iterable[ColumnRead], cost: Cost) -> list[PlannedRequest]:
+    return requests_of(choice.metadata.path, choice.group.ordinal, reads, cost, choice.metadata.cached)
 
 
 def _await(
@@ -326,21 +306,22 @@ def _await(
         step = len(chunk.range) // apart
         first = chunk.range.start + (step - size) // 2
         ranges += [ByteRange(first + n * step, first + n * step + size) for n in range(apart)]
-    planned = list(plan_requests(path, (choice.missing[0]._replace(range=r) for r in ranges), max_gap=cost.max_gap))
+    planned = plan_requests(path, (choice.missing[0]._replace(range=r) for r in ranges), cost)
     factor = likely * (math.ceil(units) / min(_APART, math.ceil(units)) if choice.drawn else 1)
     requests, size_of_all = len(planned) * factor, sum(len(fetch.range) for fetch in planned) * factor
     awaited = Awaited(choice.metadata.file, group.ordinal, group.num_rows, requests, size_of_all, pages)
-    index = _price_of(choice, choice.missing, cost) + cost.latency
+    index = cost.price_of(plan_requests(path, choice.missing, cost, choice.metadata.cached)) + cost.latency
     return awaited, index / _USES_OF_INDEX + cost.price(requests, size_of_all)
 
 
-def _waves(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedRequest, ...], ...]:
+def waves_of(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedRequest, ...], ...]:
+    """Return the requests for files; see ``ReadPlan.waves``."""
     first: list[PlannedRequest] = []
     second: list[PlannedRequest] = []
     for file in files:
         reads = ((group.ordinal, read) for group in file.row_groups for read in group.columns if not read.later)
         parts = (part for ordinal, read in reads for part in read.parts(ordinal))
-        first += plan_requests(file.file.path, parts, max_gap=cost.max_gap, cached=file.cached)
+        first += plan_requests(file.file.path, parts, cost, file.cached)
         for group in file.row_groups:
             second += _second_wave(file, group, cost) if group.later else ()
     return tuple(wave for wave in (tuple(first), tuple(second)) if wave)
@@ -349,7 +330,7 @@ def _waves(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedReque
 def _second_wave(file: PlannedFile, group: PlannedRowGroup, cost: Cost) -> Iterator[PlannedRequest]:
     reads = [read for read in group.columns if read.later]
     pages = deque(sorted(chain.from_iterable(read.single_pages() for read in reads)))
-    for fetch in plan_second_wave(file, group.ordinal, reads, cost):
+    for fetch in requests_of(file.file.path, group.ordinal, reads, cost, file.cached):
         inside = []
         while pages and pages[0].start < fetch.range.end:
             inside.append(pages.popleft())

@@ -9,7 +9,7 @@ import numpy as np
 from catalogue.errors import BadFooter, BadPageIndex
 from catalogue.parquet.model import Bounds, ColumnChunk, Order, RowGroup
 from catalogue.parquet.page_index import ColumnIndex, Indexes, OffsetIndex, decode_column_index, decode_offset_index
-from catalogue.plan.requests import Part, PlannedRequest, Purpose, plan_requests
+from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.key_intervals import KeyIntervals, is_lower_bound
 from catalogue.query.random_order import DrawnRows
 from catalogue.query.resolved_query import ResolvedQuery
@@ -94,7 +94,7 @@ def choose_pages(query: ResolvedQuery, metadata: FileMetadata, group: RowGroup, 
     nulls = 0 if query.with_nulls or key.null_count == 0 or not key.column.optional else None
     is_certain = query.with_nulls or intervals.contain_all(bounds)
     whole = Unit(range(group.num_rows), is_certain, nulls, least, _greatest(bounds))
-    drawn = None if metadata.drawn is None else metadata.drawn[group.ordinal]
+    drawn = metadata.drawn.get((metadata.path, group.ordinal))
     choice = Choice(metadata, group, chunks, intervals, bounds is not None, (whole,), least, drawn=drawn)
     if not len(intervals):
         return replace(choice, units=())
@@ -157,12 +157,12 @@ def _missing_indexes(
             yield Part(Purpose.INDEX, ordinal, name, chunk.offset_index)
 
 
-def key_indexes(metadata: FileMetadata, key: str, max_gap: int) -> Iterator[PlannedRequest]:
+def key_indexes(metadata: FileMetadata, key: str, cost: Cost) -> list[PlannedRequest]:
     parts: list[Part] = []
     for group in metadata.footer.row_groups:
         known = metadata.indexes(group.ordinal) or Indexes()
         parts += _missing_indexes(known, [group.chunks[key]], group.ordinal)
-    return plan_requests(metadata.file.path, parts, max_gap=max_gap)
+    return plan_requests(metadata.file.path, parts, cost)
 
 
 def _by_pages(choice: Choice, key: ColumnChunk, indexes: Indexes, *, with_bounds: bool, with_nulls: bool) -> Choice:

@@ -173,7 +173,7 @@ class Question:
                 self.note_failure(crawl, COLUMNAR, error)
                 plans.append(choose(self.indexes(crawl), replace(query, limit=left), explain=explain))
             left = None if left is None else left - plans[-1].certain
-        plan = ReadPlan.of(query, self.cost, plans, self.unlisted)
+        plan = ReadPlan(query, self.cost, tuple(plans), self.unlisted)
         # A limit may end the read early; several connections do not help where requests are limited.
         return plan if query.stops_early or self.cost.rate or not plan.blocks else self._divided(plan)
 

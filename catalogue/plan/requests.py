@@ -4,17 +4,16 @@ Common Crawl's hosts limit requests; in its cloud region bytes cost more.
 """
 
 import enum
-from bisect import bisect_right
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil, sqrt
 from operator import attrgetter
 from typing import NamedTuple
 
-from catalogue.source.byte_ranges import ByteRange, coalesce
+from catalogue.source.byte_ranges import ByteRange, divided, merged_by
 
 MAX_FETCH = 64 << 20
 """Maximum bytes of a merged request."""
+_range = attrgetter("range")
 
 
 class Purpose(enum.Enum):
@@ -60,54 +59,6 @@ class PlannedRequest(NamedTuple):
         return f"{' and '.join(kinds)} of {', '.join(columns)}"
 
 
-def plan_requests(
-    path: str, parts: Iterable[Part], *, max_gap: int, cached: Sequence[ByteRange] = ()
-) -> Iterator[PlannedRequest]:
-    """Yield the requests for disjoint parts of one file, in ascending order; a cached range is one read."""
-    inorder = sorted(parts, key=lambda part: part.range)
-    by_cached = _by_cached(inorder, cached) if cached else {None: inorder}
-    requests = []
-    for inside, pieces in by_cached.items():
-        waiting = deque(pieces)
-        for run in coalesce((part.range for part in pieces), max_gap=max_gap, max_length=MAX_FETCH):
-            joined = []
-            while waiting and waiting[0].range in run:
-                joined.append(waiting.popleft())
-            requests.append(PlannedRequest(path, run, tuple(joined), cached=inside is not None))
-    yield from sorted(requests, key=lambda request: request.range)
-
-
-def _by_cached(parts: Iterable[Part], cached: Sequence[ByteRange]) -> dict[ByteRange | None, list[Part]]:
-    found: dict[ByteRange | None, list[Part]] = {}
-    for part in parts:
-        for piece, inside in _cut(part.range, cached):
-            found.setdefault(inside, []).append(part._replace(range=piece))
-    return found
-
-
-def _cut(range_: ByteRange, cached: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ByteRange | None]]:
-    at = range_.start
-    for each in cached[bisect_right(cached, range_.start, key=attrgetter("end")) :]:
-        if each.start >= range_.end:
-            break
-        if at < each.start:
-            yield ByteRange(at, each.start), None
-        end = min(each.end, range_.end)
-        yield ByteRange(max(at, each.start), end), each
-        at = end
-    if at < range_.end:
-        yield ByteRange(at, range_.end), None
-
-
-def most_requests(ranges: Iterable[ByteRange], max_gap: int) -> int:
-    """Return the maximum number of requests for any selection of ascending, disjoint ranges."""
-    count, end = 0, None
-    for each in ranges:
-        if end is None or each.start - end > max_gap:
-            count, end = count + 1, each.end
-    return count
-
-
 class Cost(NamedTuple):
     """Cost in seconds: ``requests / rate + bytes / bandwidth``, and a round trip for each wave."""
 
@@ -144,8 +95,44 @@ class Cost(NamedTuple):
         """Return the seconds that requests and bytes add to a larger plan."""
         return requests * self.request + size / self.bandwidth
 
+    def price_of(self, requests: Iterable[PlannedRequest]) -> float:
+        """Return the price of the requests that are not cached."""
+        sizes = [len(fetch.range) for fetch in requests if not fetch.cached]
+        return self.price(len(sizes), sum(sizes))
+
     def seconds(self, requests: int, size: int, waves: int) -> float:
         if not requests:
             return 0.0
         waiting = max(0, requests - self.burst) / self.rate if self.rate else requests * self.latency / self.connections
         return waiting + size / self.bandwidth + waves * self.latency
+
+
+def plan_requests(
+    path: str, parts: Iterable[Part], cost: Cost, cached: Sequence[ByteRange] = ()
+) -> list[PlannedRequest]:
+    """Return the requests for disjoint parts of one file, in ascending order; a cached range is one read."""
+    by_cached = _by_cached(parts, cached) if cached else {None: parts}
+    requests = [
+        PlannedRequest(path, run, tuple(together), cached=inside is not None)
+        for inside, pieces in by_cached.items()
+        for run, together in merged_by(_range, pieces, max_gap=cost.max_gap, max_length=MAX_FETCH)
+    ]
+    requests.sort(key=_range)
+    return requests
+
+
+def _by_cached(parts: Iterable[Part], cached: Sequence[ByteRange]) -> dict[ByteRange | None, list[Part]]:
+    found: dict[ByteRange | None, list[Part]] = {}
+    for part in parts:
+        for piece, inside in divided(part.range, cached):
+            found.setdefault(inside, []).append(part._replace(range=piece))
+    return found
+
+
+def most_requests(ranges: Iterable[ByteRange], max_gap: int) -> int:
+    """Return the maximum number of requests for any selection of ascending, disjoint ranges."""
+    count, end = 0, None
+    for each in ranges:
+        if end is None or each.start - end > max_gap:
+            count, end = count + 1, each.end
+    return count

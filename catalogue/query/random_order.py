@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 RowGroupId = tuple[str, int]
+"""The path of a file, and the number of a row group."""
 
 MOST_SINGLE = 1 << 20
 """Maximum rows drawn one by one, and about the rows of the rest at a time."""

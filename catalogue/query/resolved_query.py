@@ -107,8 +107,9 @@ class ResolvedQuery:
     newer: pa.Schema = _NO_SCHEMA
     """Columns that are not in the schema of the dataset, or have another type in its files."""
 
-    def of(self, *, untyped: bool) -> "ResolvedQuery":
-        return replace(self, where=self.where_untyped) if untyped and self.where_untyped else self
+    def of(self, crawl: str) -> "ResolvedQuery":
+        """Return the query with the condition for a crawl."""
+        return replace(self, where=self.where_untyped) if self.where_untyped and is_untyped(crawl) else self
 
     @property
     def counting(self) -> "ResolvedQuery":
@@ -146,6 +147,12 @@ class ResolvedQuery:
         return tuple(dict.fromkeys([*self.deciding_columns, *others]))
 
     @property
+    def row_columns(self) -> tuple[str, ...]:
+        """The columns of the files that are read of crawls of any age."""
+        untyped = replace(self, where=self.where_untyped or self.where)
+        return tuple(dict.fromkeys([*self.read_columns, *untyped.read_columns]))
+
+    @property
     def is_inorder(self) -> bool:
         """Whether rows are returned crawl by crawl, then by subset and key.
 
@@ -179,16 +186,10 @@ def is_untyped(crawl: str) -> bool:
 
 
 def might_match(query: ResolvedQuery, group: RowGroup) -> bool:
-    """Return whether rows might match by all statistics of their row group."""
-    if not query.intervals.near(group.chunks[query.table.key].bounds):
-        return False
-    time = group.chunks.get(query.table.time) if query.table.time else None
-    if time and (known := time.milliseconds):
-        first, last = known
-        if query.to_ms is not None and first >= query.to_ms:
-            return False
-        if query.from_ms is not None and last < query.from_ms:
-            return False
+    """Return whether rows might satisfy ``where`` by the statistics of their row group.
+
+    Keys and times are compared where row groups are found.
+    """
     conditions = query.where.conditions if query.where else ()
     return not any((chunk := group.chunks.get(each.column)) and _refuted(each, chunk) for each in conditions)
 

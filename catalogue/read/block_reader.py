@@ -3,9 +3,8 @@
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import closing
-from itertools import islice, zip_longest
+from itertools import islice
 from threading import Lock
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,28 +18,17 @@ from catalogue.parquet.arrow_arrays import texts
 from catalogue.plan.crawl_plan import PlannedBlocks
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.key_intervals import ALL_KEYS, KeyIntervals
-from catalogue.query.resolved_query import Matching, Residual, is_untyped
-from catalogue.read.key_order import Piece
+from catalogue.query.resolved_query import Matching, Residual
+from catalogue.read.key_order import Piece, leasts_after
 from catalogue.read.prefetch import in_flight
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Response, Source, differ
 from catalogue.source.parallel import run_ahead
-from catalogue.surt.interval import END
 
 _AT_ONCE = 256 << 10
 """Bytes of lines that are converted together; lines of a block of Common Crawl have more."""
-
-
-class BlockRequest(NamedTuple):
-    """A request for neighbouring blocks of a plan."""
-
-    planned: PlannedBlocks
-    read: BlockRead
-    pin: FileVersion | None
-    after: bytes
-    """A lower bound of the keys in the next planned blocks of the crawl; ``END`` if there are none."""
 
 
 def block_pieces(
@@ -56,35 +44,32 @@ def block_pieces(
         BadCdx: if a block or line is invalid.
         SourceError: if a request fails.
     """
-    residuals = {untyped: Residual(plan.query.of(untyped=untyped), matching) for untyped in (False, True)}
+    leasts = [
+        (planned.crawl, max(planned.intervals[0].start, planned.blocks.key(read.blocks.start)))
+        for planned in plan.blocks
+        for read in planned.reads
+    ]
     with closing(fetch_blocks(plan, source, executor, events)) as fetched:
-        for request, response in fetched:
-            blocks = blocks_of(source, request, response, events, request.planned.intervals)
+        for (planned, read, response), after in zip(fetched, leasts_after(leasts), strict=True):
+            blocks = blocks_of(source, planned, read, response, events, planned.intervals)
+            residual = Residual(plan.query.of(planned.crawl), matching)
             least = 1 if plan.query.stops_early else _AT_ONCE
-            for rows, last in _matching(request.planned, blocks, residuals, least):
+            for rows, last in _matching(planned, blocks, residual, least):
                 yield Piece(rows.select(plan.row_schema.names), last)
-            stop, planned = request.read.blocks.stop, request.planned
-            more = stop < planned.reads[-1].blocks.stop
-            yield Piece(None, planned.blocks.key(stop) if more else request.after)
+            yield Piece(None, after)
             events.done()
 
 
 def fetch_blocks(
     plan: ReadPlan, source: Source, executor: Executor, events: ReadEvents
-) -> Generator[tuple[BlockRequest, Response], None, None]:
-    """Yield the requests for the blocks of a plan and their responses, in order.
+) -> Generator[tuple[PlannedBlocks, BlockRead, Response], None, None]:
+    """Yield the reads of the blocks of a plan and their responses, in order.
 
     Raises:
         SourceError: if a request fails.
         FileChanged: if two responses are of different versions of a file.
     """
-    requests = [
-        BlockRequest(planned, read, pin, following.intervals[0].start if following else END)
-        for crawl in plan.crawls
-        for planned, following in zip_longest(crawl.blocks, crawl.blocks[1:])
-        for read, pin in zip(planned.reads, planned.pins, strict=True)
-    ]
-
+    reads = [(planned, read) for planned in plan.blocks for read in planned.reads]
     failures: dict[str, CatalogueError] = {}
     noting = Lock()
 
@@ -93,18 +78,21 @@ def fetch_blocks(
             if failures.setdefault(crawl, error) is error:
                 events.note_failure(crawl, CDX, error)
 
-    def fetch(request: BlockRequest) -> Response:
+    def fetch(each: tuple[PlannedBlocks, BlockRead]) -> Response:
+        planned, read = each
         try:
-            return source.get(request.read.path, request.read.range, pin=request.pin)
+            return source.get(read.path, read.range, pin=read.pin)
         except UNUSABLE as error:  # noted here, so that no crawl is requested again after that of another one
-            failed(request.planned.crawl, error)
+            failed(planned.crawl, error)
             raise
 
-    limit, weight = 1 if plan.query.stops_early else in_flight(plan), lambda request: len(request.read.range)
+    limit = 1 if plan.query.stops_early else in_flight(plan)
     versions: dict[str, FileVersion] = {}
-    with closing(run_ahead(executor.submit, fetch, requests, limit=limit, weight=weight)) as calls:
-        for request, call in calls:
-            crawl, path, response = request.planned.crawl, request.read.path, call.result()
+    with closing(
+        run_ahead(executor.submit, fetch, reads, limit=limit, weight=lambda each: len(each[1].range))
+    ) as calls:
+        for (planned, read), call in calls:
+            crawl, path, response = planned.crawl, read.path, call.result()
             version = response.version
             first = versions.setdefault(path, version)
             is_changed = first.origin == version.origin and differ(first.etag, version.etag)
@@ -114,11 +102,16 @@ def fetch_blocks(
                 raise changed
             if response.etag:
                 events.note_version(crawl, path, version)
-            yield request, response
+            yield planned, read, response
 
 
 def blocks_of(
-    source: Source, request: BlockRequest, response: Response, events: ReadEvents, intervals: KeyIntervals = ALL_KEYS
+    source: Source,
+    planned: PlannedBlocks,
+    read: BlockRead,
+    response: Response,
+    events: ReadEvents,
+    intervals: KeyIntervals = ALL_KEYS,
 ) -> Iterator[Block]:
     """Inflate the blocks of a response; if one is damaged, request them again without what is cached of them.
 
@@ -126,7 +119,7 @@ def blocks_of(
         BadCdx: see ``inflate_blocks``; the next query searches the list again, which may be damaged, too.
         SourceError: if the request fails.
     """
-    planned, read, done = request.planned, request.read, 0
+    done = 0
     for is_last in (False, True):
         try:
             if is_last:
@@ -144,13 +137,13 @@ def blocks_of(
 
 
 def _matching(
-    planned: PlannedBlocks, blocks: Iterable[Block], residuals: dict[bool, Residual], least: int
+    planned: PlannedBlocks, blocks: Iterable[Block], residual: Residual, least: int
 ) -> Iterator[tuple[pa.Table, bytes]]:
     """Yield the matching rows of blocks, with the last key of their block."""
     subsets = texts(planned.subsets)
     for block, found in _found(blocks, planned.intervals, least):
         rows = pa.Table.from_batches([captures_of(planned.crawl, found)])
-        matching, _ = residuals[is_untyped(planned.crawl)].keep(rows)
+        matching, _ = residual.keep(rows)
         if {*SUBSETS}.difference(planned.subsets):
             matching = matching.filter(pc.is_in(matching.column("subset"), value_set=subsets))
         if matching.num_rows:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import accumulate, chain, groupby, islice
+from itertools import accumulate, chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -24,7 +24,7 @@ from catalogue.parquet.arrow_arrays import ascends, integers, joined, positions,
 from catalogue.plan.plan import ReadPlan, sections
 from catalogue.query.key_intervals import as_bytes
 from catalogue.query.resolved_query import schema_of
-from catalogue.read.streams import BATCH_ROWS
+from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS
 from catalogue.surt.interval import END
 
 
@@ -36,20 +36,30 @@ class Piece(NamedTuple):
     """A lower bound of the keys of the section's later rows; ``END`` if it has none."""
 
 
-def result_of(plan: ReadPlan, columnar: Iterable[Piece], blocks: Iterable[Piece]) -> Iterator[pa.Table]:
-    """Yield the rows of a plan in the order of its query; pieces come section by section.
+def result_of(plan: ReadPlan, columnar: Iterable[Piece], blocks: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a plan in the order of its query, up to its limit; pieces come section by section.
 
     Raises:
         OSError: if rows that wait cannot be written to disk.
     """
-    if plan.files and plan.blocks and not plan.query.stops_early:
-        # The requests for the first rows of both start here.
-        columnar, blocks = (chain([*islice(rest, 1)], rest) for rest in map(iter, (columnar, blocks)))
     if plan.query.is_inorder:
         of_files, of_blocks = iter(columnar), iter(blocks)
-        return in_key_order(plan, (of_blocks if section.blocks else of_files for section in sections(plan)))
-    tables = (piece.rows for piece in chain(columnar, blocks) if piece.rows is not None)
-    return in_time_order(plan, plan.row_schema, tables) if plan.query.ordered else tables
+        tables = in_key_order(plan, (of_blocks if section.of_blocks else of_files for section in sections(plan)))
+    else:
+        tables = (piece.rows for piece in chain(columnar, blocks) if piece.rows is not None)
+        tables = in_time_order(plan, plan.row_schema, tables) if plan.query.ordered else tables
+    left = plan.query.limit
+    for rows in tables:
+        yield from batches_of(rows.select(plan.schema.names).slice(0, left))
+        left = None if left is None else left - rows.num_rows
+        if left is not None and left <= 0:  # nothing is read that is not needed
+            return
+
+
+def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    step = max(1, min(BATCH_ROWS, BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
+    for start in range(0, rows.num_rows, step):
+        yield from rows.slice(start, step).combine_chunks().to_batches()
 
 
 def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[pa.Table]:

@@ -1,12 +1,12 @@
 """Make the requests of a plan ahead of decoding."""
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from catalogue.parquet.page_headers import PageHeader, check_pages
 from catalogue.parquet.page_index import OffsetIndex
 from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan
+from catalogue.plan.planner import requests_of
 from catalogue.plan.requests import PlannedRequest
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import ByteRange
@@ -98,13 +99,13 @@ def _bytes_of(fetch: PlannedRequest) -> int:
 
 
 def _pages_of(read: ColumnRead, index: OffsetIndex, rows: np.ndarray) -> tuple[range, ...]:
-    runs: list[range] = []
-    at = 0
-    while at < len(rows):
-        page = bisect_right(index.first_rows, int(rows[at])) - 1
-        runs.append(index.rows(range(page, page + 1)))
-        at = int(rows.searchsorted(runs[-1].stop))
+    pages = np.flatnonzero(np.diff(np.searchsorted(rows, index.first_rows))).tolist()
+    runs = (index.rows(range(page, page + 1)) for page in pages)
     return index.covering(runs, ends=read.later and read.with_ends)
+
+
+Requested: TypeAlias = tuple[LoadedRowGroup, PlannedRequest, Future[Response]]
+"""A request for columns of a row group."""
 
 
 class Prefetcher:
@@ -133,10 +134,7 @@ class Prefetcher:
         first = (fetch for each in self._plan.crawls if each.files and each.waves for fetch in each.waves[0])
         for fetch, body in self.bodies(first):
             for ordinal in dict.fromkeys(part.row_group for part in fetch.parts):
-                key = (fetch.path, ordinal)
-                if key not in left:
-                    raise AssertionError(f"{fetch.path}: row group {ordinal} was fetched but not planned")
-                left[key].take(fetch, body)
+                left[fetch.path, ordinal].take(fetch, body)
             # Later ones may be complete earlier, from the cache.
             while left and left[key := next(iter(left))].size == sizes[key]:
                 yield left.pop(key)
@@ -160,8 +158,11 @@ class Prefetcher:
         damaged = (read.chunk.range for read in group.read.columns)
         return drop_cached(self._source, group.file.file.path, group.file.pin, damaged)
 
-    def submit(self, fetch: PlannedRequest) -> Future[Response]:
-        return self._executor.submit(self._get, fetch)
+    def request(self, group: LoadedRowGroup, columns: Iterable[ColumnRead]) -> list[Requested]:
+        """Begin the requests for columns of a row group."""
+        path, cached = group.file.file.path, group.file.cached
+        requests = requests_of(path, group.read.ordinal, columns, self._plan.cost, cached)
+        return [(group, fetch, self._executor.submit(self._get, fetch)) for fetch in requests]
 
     def _get(self, fetch: PlannedRequest) -> Response:
         try:
@@ -185,15 +186,15 @@ MOST_BYTES = 2 << 20
 
 @dataclass(eq=False, slots=True)
 class Bundle:
-    """Row groups with the same columns and writer, and consecutive numbers of rows."""
+    """Row groups of a crawl with the same columns and writer, and consecutive numbers of rows."""
 
     groups: Sequence[LoadedRowGroup]
     decided: pa.Table | None = None
     """Columns of the first wave of the chosen rows; None if all rows are read at once."""
     rows: np.ndarray = field(default_factory=lambda: np.arange(0))
     """Numbers of the chosen rows."""
-    later: Sequence[tuple[LoadedRowGroup, PlannedRequest, Future[Response]]] = ()
-    """Requests for other columns."""
+    later: Sequence[Requested] = ()
+    """Requests for other columns, or for a second reading."""
     is_read_again: bool = False
     """A row group could not be decoded before."""
     is_fresh: bool = False
@@ -203,6 +204,10 @@ class Bundle:
 
     def __post_init__(self) -> None:
         self.starts = np.cumsum([0, *(group.read.num_rows for group in self.groups)])
+
+    @property
+    def crawl(self) -> str:
+        return self.groups[0].file.file.crawl
 
     @property
     def columns(self) -> list[tuple[ColumnRead, ...]]:
@@ -225,6 +230,14 @@ class Bundle:
     @property
     def is_awaited(self) -> bool:
         return not all(future.done() for _, _, future in self.later)
+
+    def complete(self) -> None:
+        """Wait for the requested bytes."""
+        try:
+            for group, fetch, future in self.later:
+                group.take(fetch, future.result().body)
+        finally:
+            self.cancel()
 
     def cancel(self) -> None:
         for _, _, future in self.later:
@@ -278,12 +291,12 @@ def bundle_sizes(plan: ReadPlan) -> Iterator[int]:
     size = 0.0
     shape: tuple[object, ...] = ()
     for file in plan.files:
-        # Rows of a section are returned before those of the next.
-        section = (file.file.crawl, file.file.subset) if plan.query.is_inorder else None
+        # Rows of a subset are returned before those of the next.
+        section = file.file.crawl, file.file.subset if plan.query.is_inorder else None
         for group in file.row_groups:
             chunks = [read.chunk for read in group.columns]
             columns = tuple((read.chunk.column.name, read.chunk.column.element, read.later) for read in group.columns)
-            its_shape = section, file.created_by, group.untyped, columns
+            its_shape = section, file.created_by, columns
             its_rows = sum(map(len, group.rows))
             its_size = its_rows * sum(each.total_uncompressed_size / max(1, each.num_values) for each in chunks)
             full = count >= most or rows + its_rows > MOST_ROWS or size + its_size > MOST_BYTES

@@ -5,8 +5,8 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from functools import partial
-from itertools import islice
+from functools import cache, partial
+from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +16,11 @@ from catalogue.errors import BadPageIndex, FormatError
 from catalogue.parquet.arrow_arrays import fractions, positions
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.planner import plan_second_wave
-from catalogue.plan.requests import plan_requests
 from catalogue.query.resolved_query import DRAWN_ORDER, Matching, Residual
 from catalogue.read.decode import Numbered, aligned, checked, decode, requested, valid
 from catalogue.read.key_order import KeysLeft, Piece, leasts_after, result_of
 from catalogue.read.prefetch import IN_FLIGHT, Bundle, LoadedRowGroup, Prefetcher, bundle_sizes
-from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS, ReadEvents
+from catalogue.read.streams import BATCH_ROWS, ReadEvents
 from catalogue.source.checks import Source
 from catalogue.surt.interval import END
 
@@ -64,24 +62,10 @@ def read(
             from catalogue.read.block_reader import block_pieces
 
             blocks = stack.enter_context(closing(block_pieces(plan, source, executor, matching, events)))
-        tables = result_of(plan, columnar, blocks)
-        for rows in tables if plan.query.limit is None else limited(tables, plan.query.limit):
-            yield from batches_of(rows.select(plan.schema.names))
-
-
-def limited(tables: Iterable[pa.Table], limit: int) -> Iterator[pa.Table]:
-    """Yield the rows up to a limit; ``tables`` is not read further than necessary."""
-    for rows in tables:
-        yield rows.slice(0, limit)
-        limit -= rows.num_rows
-        if limit <= 0:
-            return
-
-
-def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    step = max(1, min(BATCH_ROWS, BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
-    for start in range(0, rows.num_rows, step):
-        yield from rows.slice(start, step).combine_chunks().to_batches()
+        if plan.files and plan.blocks and not plan.query.stops_early:
+            # The requests for the first rows of both start here.
+            columnar, blocks = (chain([*islice(rest, 1)], rest) for rest in map(iter, (columnar, blocks)))
+        yield from result_of(plan, columnar, blocks)
 
 
 _Rows = tuple[pa.Table, bytes]
@@ -93,7 +77,7 @@ class _Reading:
         self._plan = plan
         self._arrivals = arrivals
         self._events = events
-        self._residuals = {untyped: Residual(plan.query.of(untyped=untyped), matching) for untyped in (False, True)}
+        self._residual_of = cache(lambda crawl: Residual(plan.query.of(crawl), matching))
         self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
         places = [((f.file.crawl, f.file.subset), group.least) for f in plan.files for group in f.row_groups]
         self._leasts_after = leasts_after(places) if plan.query.is_inorder else None
@@ -158,7 +142,7 @@ class _Reading:
             yield chosen
 
     def _decide(self, bundle: Bundle) -> Bundle:
-        residual = self._residuals[bundle.groups[0].read.untyped]
+        residual = self._residual_of(bundle.crawl)
         query = residual.query
         candidates = bundle.candidates
         columns = {}
@@ -188,14 +172,14 @@ class _Reading:
         later = []
         for group in chosen:
             columns_later = [read for read in group.read.columns if read.later and group.read.rows]
-            requests = plan_second_wave(group.file, group.read.ordinal, columns_later, self._plan.cost)
-            later += [(group, fetch, self._arrivals.submit(fetch)) for fetch in requests]
+            later += self._arrivals.request(group, columns_later)
         return Bundle(chosen, decided, rows, later)
 
     def _rows(self, bundle: Bundle) -> Iterator[_Rows]:
         """Yield the rows of a bundle; after an error, those of its row groups one by one, or read again."""
         returned = 0
         try:
+            bundle.complete()
             tables = self._streamed(bundle) if bundle.decided is None else self._chosen(bundle, bundle.decided)
             for rows, least in list(tables) if len(bundle.groups) > 1 else tables:
                 returned += rows.num_rows
@@ -214,14 +198,9 @@ class _Reading:
             self._events.done()
 
     def _chosen(self, bundle: Bundle, decided: pa.Table) -> Iterator[_Rows]:
-        try:
-            for group, fetch, future in bundle.later:
-                group.take(fetch, future.result().body)
-        finally:
-            bundle.cancel()
         for group in bundle.groups:
             group.check(later=True)
-        residual = self._residuals[bundle.groups[0].read.untyped]
+        residual = self._residual_of(bundle.crawl)
         if decided.num_rows < _FEW_ROWS * max((column.num_chunks for column in decided.columns), default=0):
             decided = decided.combine_chunks()
         columns = {
@@ -248,7 +227,7 @@ class _Reading:
 
     def _streamed(self, bundle: Bundle) -> Iterator[_Rows]:
         (group,) = bundle.groups
-        residual = self._residuals[group.read.untyped]
+        residual = self._residual_of(bundle.crawl)
         columns = {}
         keys: KeysLeft | None = None
         for read in group.read.columns:
@@ -306,11 +285,7 @@ class _Reading:
         columns = tuple(ColumnRead(read.chunk) for read in group.read.columns)
         read = replace(group.read, columns=columns, rows=(range(group.read.num_rows),), key_index=None, counted=0)
         whole = LoadedRowGroup(group.file, read)
-        parts = [part for column in columns for part in column.parts(read.ordinal)]
-        requests = plan_requests(group.file.file.path, parts, max_gap=self._plan.cost.max_gap, cached=group.file.cached)
-        for fetch, body in self._arrivals.bodies(requests):
-            whole.take(fetch, body)
-        return Bundle([whole], is_read_again=True, is_fresh=not by_index)
+        return Bundle([whole], later=self._arrivals.request(whole, columns), is_read_again=True, is_fresh=not by_index)
 
 
 def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:

@@ -1,10 +1,9 @@
 """Read plans with an executor, whose processes may be on other machines."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 from typing import Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -15,12 +14,13 @@ from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import cut_bounds
 from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.plan import ReadPlan, sections
+from catalogue.plan.planner import waves_of
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.read.decode import decode, valid
-from catalogue.read.key_order import Piece, in_key_order, in_time_order, leasts_after
+from catalogue.read.key_order import Piece, leasts_after, result_of
 from catalogue.read.prefetch import Bundle, Prefetcher
-from catalogue.read.reader import batches_of, limited, read
+from catalogue.read.reader import read
 from catalogue.read.streams import ReadEvents
 from catalogue.settings import Settings, load_settings
 from catalogue.source.checks import Source
@@ -150,33 +150,25 @@ class Workers:
 
     def read(self, plan: ReadPlan, events: ReadEvents) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of a plan; see ``reader.read``."""
-        query, names = plan.query, plan.schema.names
-        part = plan
+        query = plan.query
         if query.ordered:  # which is done here, by columns that need not be among those of the answer
-            part = replace(plan, query=replace(query, ordered=False, limit=None), schema=plan.row_schema)
-        elif query.is_inorder and query.table.key not in names:
-            key = plan.row_schema.field(query.table.key)
-            part = replace(plan, schema=plan.schema.append(key))
-        parts = list(tasks(part, self.settings))
+            query = replace(query, ordered=False, limit=None, columns=query.row_columns)
+        elif query.is_inorder:
+            query = replace(query, columns=tuple(dict.fromkeys([*query.columns, query.table.key])))
+        parts = list(tasks(replace(plan, query=query), self.settings))
         with closing(self.results(parts, events.notify, do=run)) as slices:
-            tables: Iterable[pa.Table] = _rows_of(parts, slices, events)
-            if query.ordered:
-                tables = in_time_order(plan, part.schema, tables)
-            elif query.is_inorder:
-                pieces = map(Piece, tables, leasts_after([_place(each.plan) for each in parts]))
-                tables = in_key_order(plan, repeat(pieces, len(sections(plan))))
-            for rows in tables if query.limit is None else limited(tables, query.limit):
-                yield from batches_of(rows.select(names))
+            pieces = _pieces(parts, slices, events)
+            yield from result_of(plan, pieces, pieces)
 
 
 def _place(part: ReadPlan) -> tuple[object, bytes]:
     (section,) = sections(part)
-    leasts = [group.least for file in section.files for group in file.row_groups]
-    return (section.crawl, section.subsets), min(leasts + [each.intervals[0].start for each in section.blocks])
+    leasts = [group.least for file in part.files for group in file.row_groups]
+    return section, min(leasts + [each.intervals[0].start for each in part.blocks])
 
 
-def _rows_of(parts: Iterable[Task], slices: Iterator[TaskRows], events: ReadEvents) -> Iterator[pa.Table]:
-    for part in parts:
+def _pieces(parts: Sequence[Task], slices: Iterator[TaskRows], events: ReadEvents) -> Iterator[Piece]:
+    for part, least in zip(parts, leasts_after([_place(each.plan) for each in parts]), strict=True):
         try:
             rows, uncounted = next(slices)
         except UNUSABLE as error:
@@ -187,24 +179,16 @@ def _rows_of(parts: Iterable[Task], slices: Iterator[TaskRows], events: ReadEven
             events.uncount(*each)
         for _ in range(part.plan.row_groups):
             events.done()
-        yield rows
+        yield Piece(rows, least)
 
 
 def _parts(crawl: CrawlPlan, intervals: KeyIntervals, size: int) -> Iterator[tuple[CrawlPlan, KeyIntervals]]:
-    by_path: dict[str, list[list[PlannedRequest]]] = {}
-    for number, wave in enumerate(crawl.waves):
-        for fetch in wave:
-            waves = by_path.setdefault(fetch.path, [[] for _ in crawl.waves])
-            waves[number].append(fetch)
     for file in crawl.files:
-        waves = by_path.get(file.file.path, [])
-        for groups in _together(file, waves, size):
-            ordinals = {group.ordinal for group in groups}
-            mine = (tuple(fetch for fetch in wave if fetch.parts[0].row_group in ordinals) for wave in waves)
-            part = replace(crawl, files=(replace(file, row_groups=tuple(groups)),), blocks=())
-            spans = (intervals.span(group.key_bounds) for group in groups)
-            starts, stops = zip(*spans, strict=True)
-            yield replace(part, waves=tuple(wave for wave in mine if wave)), intervals.part(min(starts), max(stops))
+        for groups in _together(file, waves_of([file], crawl.cost), size):
+            files = (replace(file, row_groups=tuple(groups)),)
+            starts, stops = zip(*(intervals.span(group.key_bounds) for group in groups), strict=True)
+            part = replace(crawl, files=files, blocks=(), waves=waves_of(files, crawl.cost))
+            yield part, intervals.part(min(starts), max(stops))
     for planned in crawl.blocks:
         for of_blocks in _of_blocks(planned, size):
             requests = tuple(PlannedRequest(read.path, read.range, ()) for read in of_blocks.reads)
@@ -227,12 +211,13 @@ def _of_blocks(planned: PlannedBlocks, size: int) -> Iterator[PlannedBlocks]:
                     each._replace(blocks=range(each.blocks.start - first, each.blocks.stop - first)) for each in reads
                 ),
                 intervals=planned.intervals.between(blocks.key(0), end),
-                pins=planned.pins[start:number],
             )
             start, received = number, 0
 
 
-def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -> Iterator[list[PlannedRowGroup]]:
+def _together(
+    file: PlannedFile, waves: Iterable[Iterable[PlannedRequest]], size: int
+) -> Iterator[list[PlannedRowGroup]]:
     """Yield runs of row groups of a file that share no request."""
     sizes: dict[int, int] = {}
     goes_on: set[int] = set()

@@ -22,14 +22,14 @@ from catalogue.errors import (
 )
 from catalogue.plan.requests import MAX_FETCH
 from catalogue.records.record import Record, read_record
-from catalogue.source.byte_ranges import ByteRange, coalesce
+from catalogue.source.byte_ranges import ByteRange, merged_by
 from catalogue.source.checks import Source
 from catalogue.source.parallel import run_ahead
 
 _MAX_BYTES_IN_FLIGHT = 128 << 20
 
 _Converted = TypeVar("_Converted")
-_filename, _place = attrgetter("filename"), attrgetter("filename", "offset", "length")
+_filename = attrgetter("filename")
 
 
 class RecordFetch(NamedTuple):
@@ -42,14 +42,9 @@ class RecordFetch(NamedTuple):
 
 def record_fetches(captures: Iterable[Capture], *, max_gap: int) -> Iterator[RecordFetch]:
     """Return the requests for records, by archive and offset; near records share one."""
-    for _, group in groupby(sorted(captures, key=_place), key=_filename):
-        waiting = list(group)
-        at = 0
-        for run in coalesce((each.range for each in waiting), max_gap=max_gap, max_length=MAX_FETCH):
-            first = at
-            while at < len(waiting) and waiting[at].range in run:
-                at += 1
-            yield RecordFetch(run, tuple(waiting[first:at]))
+    for _, group in groupby(sorted(captures, key=_filename), key=_filename):
+        for run, together in merged_by(attrgetter("range"), group, max_gap=max_gap, max_length=MAX_FETCH):
+            yield RecordFetch(run, tuple(together))
 
 
 @dataclass(frozen=True, slots=True)

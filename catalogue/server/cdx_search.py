@@ -148,8 +148,8 @@ class CdxSearch:
         source, blocks = question.source(), list[Block]()
         try:
             with closing(fetch_blocks(plan, source, self._session.request_threads, events)) as fetched:
-                for request, response in fetched:
-                    blocks += blocks_of(source, request, response, events)
+                for planned, read, response in fetched:
+                    blocks += blocks_of(source, planned, read, response, events)
         except UNUSABLE:
             if question.failed(plan):  # the other index answers
                 return None

@@ -1,12 +1,15 @@
 """Byte ranges: half-open in this package, converted to and from HTTP's inclusive ones here (RFC 9110, section 14)."""
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 from catalogue.errors import WrongRange
 
+_Item = TypeVar("_Item")
 _CONTENT_RANGE = re.compile(r"bytes\s+([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)\s*", re.IGNORECASE)
 
 
@@ -104,31 +107,43 @@ def resolve(requested: ByteRange | SuffixRange, total: int) -> ByteRange:
 
 
 def coalesce(ranges: Iterable[ByteRange], *, max_gap: int, max_length: int) -> list[ByteRange]:
-    """Merge ranges of one file where one request costs less than two; return disjoint ascending ones.
+    """Merge ranges; see ``merged_by``."""
+    return [run for run, _ in merged_by(lambda each: each, ranges, max_gap=max_gap, max_length=max_length)]
+
+
+def merged_by(
+    range_of: Callable[[_Item], ByteRange], items: Iterable[_Item], *, max_gap: int, max_length: int
+) -> list[tuple[ByteRange, list[_Item]]]:
+    """Merge ranges of one file where one request costs less than two; return disjoint ascending ones with their items.
 
     ``max_gap`` bytes cost less than a request, see ``Cost.max_gap``. Overlapping ranges, and those longer than
     ``max_length``, are not split.
     """
-    merged: list[ByteRange] = []
-    for current in sorted(ranges):
+    merged: list[tuple[ByteRange, list[_Item]]] = []
+    for item in sorted(items, key=range_of):
+        current = range_of(item)
         if merged:
-            last = merged[-1]
+            last, together = merged[-1]
             end = max(last.end, current.end)
             overlaps = current.start < last.end
             if overlaps or (current.start - last.end <= max_gap and end - last.start <= max_length):
-                merged[-1] = ByteRange(last.start, end)
+                merged[-1] = ByteRange(last.start, end), together
+                together.append(item)
                 continue
-        merged.append(current)
+        merged.append((current, [item]))
     return merged
 
 
-def without(ranges: Iterable[ByteRange], others: Iterable[ByteRange]) -> list[ByteRange]:
-    left = list(ranges)
-    for other in others:
-        left = [
-            ByteRange(start, end)
-            for part in left
-            for start, end in ((part.start, min(part.end, other.start)), (max(part.start, other.end), part.end))
-            if start < end
-        ]
-    return left
+def divided(range_: ByteRange, others: Sequence[ByteRange]) -> Iterator[tuple[ByteRange, ByteRange | None]]:
+    """Divide a range by disjoint ascending ones; yield each piece with the one that it is in, or None."""
+    at = range_.start
+    for each in others[bisect_right(others, range_.start, key=attrgetter("end")) :]:
+        if each.start >= range_.end:
+            break
+        if at < each.start:
+            yield ByteRange(at, each.start), None
+        end = min(each.end, range_.end)
+        yield ByteRange(max(at, each.start), end), each
+        at = end
+    if at < range_.end:
+        yield ByteRange(at, range_.end), None

@@ -22,6 +22,7 @@ from catalogue.errors import QueryError
 from catalogue.parquet.arrow_arrays import array_of, booleans, integers, positions, texts
 from catalogue.parquet.dictionary_pages import TEXT, dictionary_values, kind_of_values
 from catalogue.parquet.model import ColumnChunk
+from catalogue.query.random_order import RowGroupId
 from catalogue.query.resolved_query import without_unknown
 from catalogue.tables.crawl_table import FileMetadata
 
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from catalogue.query.resolved_query import ResolvedQuery, Where
-
-Place = tuple[str, int]
-"""A row group: the path of its file, and its number."""
 
 _DETECTED_TYPE = "content_mime_detected"
 _FILE = pa.schema(
@@ -47,7 +45,7 @@ _FILE = pa.schema(
 class DictionaryPage(NamedTuple):
     """The dictionary page of a column chunk."""
 
-    place: Place
+    place: RowGroupId
     chunk: ColumnChunk
     data: bytes
 
@@ -76,7 +74,7 @@ class ColumnValues:
 class CrawlValues:
     """The known values of row groups."""
 
-    places: Sequence[Place]
+    places: Sequence[RowGroupId]
     columns: Mapping[str, ColumnValues]
 
     def known(self, name: str) -> np.ndarray:
@@ -84,7 +82,7 @@ class CrawlValues:
         column = self.columns.get(name)
         return column.flags(len(self.places)) if column else np.zeros(len(self.places), bool)
 
-    def ruled_out(self, query: "ResolvedQuery") -> set[Place]:
+    def ruled_out(self, query: "ResolvedQuery") -> set[RowGroupId]:
         """Return the row groups without a row that satisfies the conditions of a query."""
         if query.where is None or not self.places:
             return set()
@@ -213,7 +211,7 @@ def read_values(path: Path, checksum: int, names: "Container[str] | None" = None
     if crc32(data) != checksum:
         return None
     file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-    places: list[Place] = []
+    places: list[RowGroupId] = []
     columns = {}
     for number in range(file.num_row_groups):
         (name,) = file.read_row_group(number, columns=["column_name"]).column(0).slice(0, 1).to_pylist()

@@ -17,7 +17,7 @@ from catalogue.parquet.column_chunk import LazyChunks, decode_chunks
 from catalogue.parquet.model import SIGNED, UNSIGNED, Column, ColumnChunk, Footer, RowGroup
 from catalogue.parquet.page_index import Indexes
 from catalogue.query.key_intervals import KeyIntervals
-from catalogue.query.random_order import DrawnRows
+from catalogue.query.random_order import DrawnRows, RowGroupId
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
@@ -44,8 +44,8 @@ class FileMetadata:
     indexes: Callable[[int], Indexes | None] = field(default=lambda _: None, compare=False)
     """It returns the stored page indexes and bounds of a row group."""
     cached: tuple[ByteRange, ...] = ()
-    drawn: Mapping[int, DrawnRows] | None = field(default=None, compare=False)
-    """The drawn rows of a sample, by row group; None for all."""
+    drawn: Mapping[RowGroupId, DrawnRows] = field(default_factory=dict, compare=False)
+    """The drawn rows of a sample; of other row groups all."""
     least: str = ""
     """A lower bound of its keys, by which files are sorted."""
 
@@ -117,18 +117,18 @@ class CrawlTable:
     """The rows of one table."""
 
     def __init__(self, table: TableFile, footers: StoredFooters) -> None:
-        self._table = table
+        self.table = table
         self._footers = footers
 
     def _rows(self, part: int, rows: Sequence[int]) -> list[_Row]:
-        known = self._footers.decoded(self._table, part)
+        known = self._footers.decoded(self.table, part)
         if new := [row for row in rows if row not in known]:
-            flat = self._footers.flat(self._table, part).take(positions(np.array(new, np.int64)))
+            flat = self._footers.flat(self.table, part).take(positions(np.array(new, np.int64)))
             known |= zip(new, map(self._row, flat.to_pylist()), strict=True)
         return [known[row] for row in rows]
 
     def _row(self, of: dict[str, Any]) -> _Row:
-        columns = decode_columns(self._table.schemas[of["schema"]])
+        columns = decode_columns(self.table.schemas[of["schema"]])
         group = RowGroup(
             ordinal=of["row_group"],
             num_rows=of["num_rows"],
@@ -152,15 +152,15 @@ class CrawlTable:
 
         ``by_footers`` uses no bounds that were found in page indexes or by a backfill.
         """
-        parts = [number for number, part in enumerate(self._table.parts) if part.subset == subset]
+        parts = [number for number, part in enumerate(self.table.parts) if part.subset == subset]
         # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
-        signed = any(self._table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
+        signed = any(self.table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
         files: dict[str, list[_Row]] = {}
         for number in parts:
-            part = self._table.parts[number]
+            part = self.table.parts[number]
             places: list[int] = []
             if by_footers:
-                origins = self._footers.flat(self._table, number).column("bounds_from").to_pylist()
+                origins = self._footers.flat(self.table, number).column("bounds_from").to_pylist()
                 places += [row for row, origin in enumerate(origins) if origin not in {UNSIGNED, SIGNED}]
             is_open = part.unbounded or (part.signed and signed)
             if is_open or intervals.overlap(part.least.encode(), part.greatest.encode()):
@@ -172,7 +172,7 @@ class CrawlTable:
 
     def _file(self, rows: Sequence[_Row]) -> FileMetadata:
         of, _ = rows[0]
-        columns = decode_columns(self._table.schemas[of["schema"]])
+        columns = decode_columns(self.table.schemas[of["schema"]])
         in_order = tuple(sorted((group for _, group in rows), key=lambda group: group.ordinal))
         return FileMetadata(
             IndexFile(of["path"], of["crawl"], of["subset"]),
@@ -189,8 +189,8 @@ class CrawlTable:
         )
 
     def _places(self, part: int, intervals: KeyIntervals, *, signed: bool) -> list[int]:
-        unbounded = self._table.parts[part].unbounded
-        keys = self._footers.keys(self._table, part)
+        unbounded = self.table.parts[part].unbounded
+        keys = self._footers.keys(self.table, part)
         found: set[int] = set()
         if len(intervals) > len(keys.least):
             bounds = enumerate(zip(keys.least, keys.greatest, strict=True))
@@ -203,7 +203,3 @@ class CrawlTable:
         if signed:
             found.update(keys.signed)
         return [*range(unbounded), *sorted(unbounded + row for row in found)]
-
-    def columns(self, subset: str, names: Sequence[str]) -> pa.Table:
-        """Return flat columns of all rows of a subset, in the order of keys."""
-        return self._table.columns(subset, names)

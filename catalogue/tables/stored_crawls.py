@@ -229,10 +229,9 @@ class StoredCrawls:
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""
         from catalogue.query.key_intervals import Intervals
+        from catalogue.query.resolved_query import ResolvedQuery
 
-        table = self.table(crawl) if self._state(crawl).gaps else None
-        found = (table.files(subset, Intervals()) for subset in self.subsets(crawl)) if table else ()
-        return sorted((file for files in found for file in files), key=lambda file: file.path)
+        return self.files(crawl, query=ResolvedQuery(Intervals(), ())) if self._state(crawl).gaps else []
 
     def state_of(self, crawl: str, subsets: Sequence[str]) -> str:
         """Return a digest of the stored files of some subsets of a crawl, and of how many it has."""
@@ -244,7 +243,7 @@ class StoredCrawls:
             state.update(f"{subset} {count} ".encode())
         for subset, count in sorted(known.files.items()):
             if not subsets or subset in subsets:
-                columns = table.columns(subset, ("path", "version"))
+                columns = table.table.columns(subset, ("path", "version"))
                 paths, versions = (column.to_pylist() for column in columns.columns)
                 files = {*zip(map(str.encode, paths), versions, strict=True)}
                 state.update(f"{subset} {count} {sorted(files)}".encode())
@@ -281,6 +280,6 @@ class StoredCrawls:
 
     def _bounds(self, crawl: str, subset: str, *others: str) -> Iterator[tuple[Any, ...]]:
         table = self.table(crawl)
-        columns = table.columns(subset, ("min_key", "max_key", "num_rows", *others)).columns if table else ()
+        columns = table.table.columns(subset, ("min_key", "max_key", "num_rows", *others)).columns if table else ()
         rows = zip(*(column.to_pylist() for column in columns), strict=True)
         return (row for row in rows if row[2] is not None)  # a file without row groups has a row, too

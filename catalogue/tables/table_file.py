@@ -14,7 +14,7 @@ import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
@@ -29,7 +29,6 @@ from catalogue.parquet.write_rows import MOST_ROWS, add_row_group, encode_footer
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from catalogue.store.database import Store
 
@@ -172,19 +171,17 @@ class TableFile:
         (rows,) = file.read_row_group(0, columns=columns, use_threads=False).to_batches()
         return rows
 
-    @cached_property
-    def _all_parts(self) -> "pq.ParquetFile":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        return pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._content)), pre_buffer=False)
-
     def columns(self, subset: str, names: Sequence[str]) -> "pa.Table":
-        parts = [number for number, part in enumerate(self.parts) if part.subset == subset]
-        return self._all_parts.read_row_groups(parts, columns=names, use_threads=False)
+        """Return columns of all rows of a subset, in the order of keys."""
+        return self._joined([number for number, part in enumerate(self.parts) if part.subset == subset], names)
 
     def read_all(self) -> "pa.Table":
-        return self._all_parts.read(use_threads=False)
+        return self._joined(range(len(self.parts)), [*TABLE])
+
+    def _joined(self, parts: Iterable[int], names: Sequence[str]) -> "pa.Table":
+        import pyarrow as pa
+
+        return pa.Table.from_batches([self.read(part, names) for part in parts])
 
 
 def write_table(path: Path, rows: Iterable[Mapping[str, Any]], schemas: Mapping[str, str]) -> int:

@@ -37,7 +37,7 @@ def plan(*intervals: KeyInterval, **read: list[tuple[int, bool]]) -> ReadPlan:
         )
         for name, groups in read.items()
     )
-    return ReadPlan.of(query, Cost(), [CrawlPlan(CRAWL, "columnar", Cost(), files=files, considered=1)])
+    return ReadPlan(query, Cost(), (CrawlPlan(CRAWL, "columnar", Cost(), files=files, considered=1),))
 
 
 def a_file(name: str, *groups: tuple[str, str] | None, subset: str = "warc") -> FileExtent:

@@ -22,7 +22,7 @@ from catalogue.plan.plan import READS
 from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.filters import Moment, time_bounds
 from catalogue.query.key_intervals import Intervals
-from catalogue.query.resolved_query import ResolvedQuery, might_match
+from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import ByteRange, coalesce
 from catalogue.store.database import Store
@@ -56,10 +56,9 @@ def question(*patterns: str, **more: object) -> ResolvedQuery:
 def test_row_groups_without_bounds_might_match(mirror: Path) -> None:
     stored, nowhere = a_held_file(mirror), question("zzz.no-such-host.example/*")
     group = stored.footer.row_groups[0]
-    assert not might_match(nowhere, group)
+    assert not plan_reads(nowhere, [stored], cost=Cost(), considered=1).row_groups
     chunks = {name: dataclasses.replace(chunk, bounds=None) for name, chunk in group.chunks.items()}
     blind = dataclasses.replace(group, chunks=chunks)
-    assert might_match(nowhere, blind)
     footer = dataclasses.replace(stored.footer, row_groups=(blind,))
     plan = plan_reads(nowhere, [dataclasses.replace(stored, footer=footer)], cost=Cost(), considered=1)
     assert (plan.row_groups, plan.unbounded[0]) == (1, 1)
@@ -274,7 +273,7 @@ disjoint = st.lists(ranges, max_size=12).map(lambda found: coalesce(found, max_g
 
 def planned(parts: list[ByteRange], cached: list[ByteRange], max_gap: int) -> list[PlannedRequest]:
     named = [Part(Purpose.PAGES, 0, "url", part) for part in parts]
-    return list(plan_requests("file", named, max_gap=max_gap, cached=cached))
+    return plan_requests("file", named, Cost(rate=1, bandwidth=max_gap), cached)
 
 
 def test_cached_parts_are_read_at_once() -> None:

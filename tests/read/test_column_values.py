@@ -265,7 +265,8 @@ def test_refresh_and_forget_remove_values(with_values: Catalogue) -> None:
     assert [*folder.glob("*.values.parquet")]
     with_values.forget(CRAWL)
     assert not [*folder.glob("*.parquet")]
-    assert with_values.sql("SELECT count(*) FROM column_values").fetchall() == [(0,)]
+    with pytest.warns(catalogue.IncompleteAnswer, match="nothing is stored for the view column_values yet"):
+        assert with_values.sql("SELECT count(*) FROM column_values").fetchall() == [(0,)]
 
 
 def test_interrupted_harvest_continues(mirror: Path, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ import pytest
 
 import catalogue
 from catalogue.errors import BadFooter
-from catalogue.read.reader import batches_of, read
+from catalogue.read.key_order import batches_of
+from catalogue.read.reader import read
 from catalogue.source.folder import FolderSource
 from catalogue.store.database import Store
 from tests.support.catalogues import catalogue_in

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogue.errors import WrongRange
-from catalogue.source.byte_ranges import ByteRange, coalesce, parse_content_range, resolve, without
+from catalogue.source.byte_ranges import ByteRange, coalesce, parse_content_range, resolve
 
 RANGES = st.builds(lambda start, length: ByteRange(start, start + length), st.integers(0, 500), st.integers(1, 60))
 
@@ -76,14 +76,3 @@ def test_merged_ranges_cover_all_and_waste_nothing(ranges: list[ByteRange], max_
             assert part.start - reached <= max_gap
             reached = max(reached, part.end)
     assert merged == coalesce(reversed(ranges), max_gap=max_gap, max_length=max_length)
-
-
-@given(st.lists(RANGES, max_size=8), st.lists(RANGES, max_size=8))
-def test_without_leaves_all_other_bytes(ranges: list[ByteRange], used: list[ByteRange]) -> None:
-    left = [without([each], used) for each in ranges]
-    assert without(ranges, used) == [piece for pieces in left for piece in pieces]
-    removed = {place for each in used for place in range(each.start, each.end)}
-    for each, pieces in zip(ranges, left, strict=True):
-        assert pieces == sorted(pieces)
-        found = [place for piece in pieces for place in range(piece.start, piece.end)]
-        assert found == [place for place in range(each.start, each.end) if place not in removed]

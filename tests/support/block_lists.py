@@ -40,7 +40,9 @@ class Served:
     source: PoliteSource
 
     def search(self, known: KnownLines | None = None, predict: Predictor = USUAL) -> ClusterSearch:
-        return ClusterSearch(self.source, CRAWL, known=known, predict=predict)
+        search = ClusterSearch(self.source, CRAWL)
+        search.lines, search.predict = known, predict
+        return search
 
     def cost(self) -> tuple[int, int]:
         """Return requests and bytes since the last call."""

@@ -12,4 +12,4 @@ from catalogue.tables.crawl_table import FileMetadata
 def plan_reads(query: ResolvedQuery, files: Sequence[FileMetadata], *, cost: Cost, considered: int) -> ReadPlan:
     """Plan a query of files of one crawl; ``considered`` is the number of their row groups."""
     crawl = files[0].file.crawl
-    return ReadPlan.of(query, cost, [plan_files(query, crawl, files, cost=cost, considered=considered)])
+    return ReadPlan(query, cost, (plan_files(query, crawl, files, cost, considered, 1.0),))

@@ -60,9 +60,10 @@ def test_tables_have_what_the_footers_have(tmp_path: Path, mirrored: dict[str, S
         assert stored == {path: replace(each, data=b"") for path, each in values.items()}
         for crawl, state in tables.tables.crawls.items():
             for subset in state.files:
-                table = tables.table(crawl)
-                assert table
-                paths, versions = (each.to_pylist() for each in table.columns(subset, ["path", "version"]).columns)
+                of_crawl = tables.table(crawl)
+                assert of_crawl
+                columns = of_crawl.table.columns(subset, ["path", "version"]).columns
+                paths, versions = (each.to_pylist() for each in columns)
                 assert dict(zip(paths, versions, strict=True)) == store.versions(paths)
 
 
