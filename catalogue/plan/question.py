@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
+from threading import Lock
 from typing import Any
 
 from catalogue.commoncrawl.crawls import CDX, COLUMNAR, INDEX_NAMES
@@ -41,12 +42,17 @@ class CrawlIndexes:
     """Called with a sentence when the other index must answer instead."""
     refusals: dict[str, CatalogueError] = field(default_factory=dict, init=False)
     """Why an index cannot answer."""
+    _lock: Lock = field(default_factory=Lock, init=False)
 
     def refuse(self, crawl: str, index: str, error: CatalogueError) -> None:
-        """Let the other index answer; of several threads, the first one notifies."""
-        if self.refusals.setdefault(index, error) is error and not isinstance(error, QueryError):
-            names = INDEX_NAMES[index], INDEX_NAMES[CDX if index == COLUMNAR else COLUMNAR]
-            self.notify(f"the {names[0]} of {crawl} cannot be used, so the {names[1]} answers: {error}")
+        """Let the other index answer, unless it cannot; other threads go on after the first one has notified."""
+        with self._lock:
+            if self.refusals:
+                return
+            if not isinstance(error, QueryError):
+                names = INDEX_NAMES[index], INDEX_NAMES[CDX if index == COLUMNAR else COLUMNAR]
+                self.notify(f"the {names[0]} of {crawl} cannot be used, so the {names[1]} answers: {error}")
+            self.refusals[index] = error
 
 
 def choose(indexes: CrawlIndexes, query: ResolvedQuery, *, explain: bool = False) -> CrawlPlan:
@@ -252,5 +258,5 @@ class Question:
         if index == CDX:
             self.lists().drop(crawl)
         can_answer = indexes.cdx if index == COLUMNAR else columnar and not columnar.missing
-        if can_answer and not indexes.refusals:
+        if can_answer:
             indexes.refuse(crawl, index, error)
