@@ -22,9 +22,7 @@ from catalogue.query.key_intervals import KeyIntervals
 from catalogue.surt.interval import EVERYTHING
 
 _STATUS, _ONE = "fetch_status", integer(1, pa.int8())
-UNKNOWN = ("", "-", "unk")
-"""Unknown texts; the last one is a media type that the server did not send."""
-UNKNOWN_TEXTS = texts(UNKNOWN)
+_UNKNOWN_TEXTS = texts(["", "-", "unk"])
 _NO_SCHEMA = pa.schema([])
 
 ALL_TYPED = SINCE["content_languages"]
@@ -283,12 +281,19 @@ def without_unknown(name: str, values: pa.Array) -> pa.Array:
     if not len(values):
         return values
     if name == _STATUS and pa.types.is_signed_integer(values.type):
-        unknown = pc.less(values, _ONE)
-    elif name in _MAY_BE_UNKNOWN and values.type == pa.string():
-        unknown = pc.is_in(values, value_set=UNKNOWN_TEXTS)
-    else:
-        return values
-    return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
+        return _without(pc.less(values, _ONE), values)
+    is_text = name in _MAY_BE_UNKNOWN and values.type == pa.string()
+    return known_texts(values) if is_text else values
+
+
+def known_texts(values: pa.StringArray) -> pa.StringArray:
+    """Replace unknown texts by null: empty ones, ``-``, and ``unk``, a media type that the server did not send."""
+    return _without(pc.is_in(values, value_set=_UNKNOWN_TEXTS), values)
+
+
+def _without(unknown: pa.BooleanArray, values: pa.Array) -> pa.Array:
+    any_unknown = pc.any(unknown, min_count=0).as_py()
+    return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if any_unknown else values
 
 
 def check_columns(names: Iterable[str], known: Collection[str] = (), table: Dataset = COMMON_CRAWL) -> tuple[str, ...]:
