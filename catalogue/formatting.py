@@ -172,6 +172,11 @@ def json_text(value: object) -> str:
     return line if line.isprintable() else _NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
+def json_line(value: object) -> bytes:
+    """Return ``json_text`` in UTF-8 with a line end; unpaired surrogates become question marks."""
+    return json_text(value).encode(errors="replace") + b"\n"
+
+
 class ReprMixin:
     """Represents an object as one line, as text, and as HTML for notebooks, without requests."""
 

@@ -22,7 +22,7 @@ from urllib.request import url2pathname
 from catalogue.atomic_files import named, open_file, whole_file
 from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.errors import BadReceipt, FileChanged, NotFound, QueryError, RangeIgnored, WrongRange
-from catalogue.formatting import ReprMixin, plural, printable, size, to_json
+from catalogue.formatting import ReprMixin, json_line, plural, printable, size, to_json
 from catalogue.progress import Progress
 from catalogue.session import Session
 from catalogue.settings import package_version
@@ -108,7 +108,7 @@ class ReceiptRecorder:
         whole = hashlib.sha256()
         with named(receipt), whole_file(receipt) as file:
             for value in (head, *map(asdict, reads)):
-                line = f"{json.dumps(to_json(value), ensure_ascii=False)}\n".encode(errors="replace")
+                line = json_line(to_json(value))
                 whole.update(line)
                 file.write(line)
             file.write(_last_line(whole.hexdigest()))

@@ -1,5 +1,6 @@
 """Tables, messages, progress and questions on a terminal."""
 
+import gzip
 import os
 import pty
 import re
@@ -13,7 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.amounts import in_part, in_soak
+from tests.support.archives import warc
+from tests.support.cdx_sources import Archived, write_source
 from tests.support.commands import Command
+from tests.support.crawls import CRAWL
 from tests.support.faults import FaultServer
 
 
@@ -54,13 +58,19 @@ def left_on_screen(seen: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
+UTF_8 = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
+
+
 def test_values_from_outside_do_not_change_the_terminal(command: Command, tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": ["a"], "b": ["\x1b[2J\x9b2J\u202e end"]}), tmp_path / "x.parquet")
     here = Command(command.data, str(tmp_path), command.home)
     assert here("harvest", "--table", "ours", "--key", "key", "x.parquet").status == 0
-    sql = ["sql", "select chr(27) || '[2J end' as b", "--format", "csv"]
-    for words in (sql, *(["query", "a", "--format", each] for each in ("csv", "tsv", "jsonl"))):
-        seen = on_a_terminal(here, *words, "--table", "ours")
+    write_source(tmp_path, [Archived(gzip.compress(warc("<p>\x9b2J\u202e end".encode(), head=UTF_8)))])
+    ours = [["sql", "select chr(27) || '[2J end' as b", "--format", "csv"]]
+    ours += [["query", "a", "--format", each] for each in ("csv", "tsv", "jsonl")]
+    pages = [["get", "example.com", "--crawl", CRAWL, *form] for form in ([], ["--text"], ["--text", "--json"])]
+    for words in (*([*each, "--table", "ours"] for each in ours), *pages):
+        seen = on_a_terminal(here, *words)
         assert " end" in seen
         assert not re.search("\x1b\\[2J|[\x9b\u202e]", seen)
 
