@@ -47,7 +47,6 @@ _STAMP = re.compile(
     r"([0-9]{4})(?:-?([0-9]{2})(?:-?([0-9]{2})(?:([0-9]{2})([0-9]{2})(?:([0-9]{2})(?:[0-9]{3})?)?)?)?)?"
 )
 _ZONE = re.compile(r"\s*(?:UTC|GMT|Z)\Z", re.IGNORECASE)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PRECISIONS = {4: timedelta(days=366), 6: timedelta(days=31), 8: timedelta(days=1), 12: timedelta(minutes=1)}
 _MILLISECONDS = 13
 """Digits of a time that pandas writes to JSON, from 2001 to 2286."""
@@ -176,11 +175,6 @@ def parse_timestamp(text: str) -> datetime:
 def precision_of(text: str) -> timedelta:
     """Return the precision of a written time; some writers leave out seconds, or the time of day."""
     return _PRECISIONS.get(sum(map(str.isdigit, text)), timedelta(seconds=1))
-
-
-def digits_of(milliseconds: int) -> str:
-    """Return the 14 digits of a time in milliseconds since 1970."""
-    return format_timestamp(_EPOCH + timedelta(milliseconds=milliseconds))
 
 
 def format_timestamp(time: datetime | None) -> str:

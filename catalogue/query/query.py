@@ -16,7 +16,7 @@ from catalogue.query.filters import Moment, Values, time_bounds
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.parameters import PARAMETERS
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery, check_columns
-from catalogue.surt.interval import KeyInterval, intersect, merge
+from catalogue.surt.interval import merge
 from catalogue.surt.pattern import Match, parse_key_patterns
 
 
@@ -71,8 +71,6 @@ class Query:
     latest: bool = False
     index: str = AUTO
     """One of ``INDEXES``, or ``auto`` for the cheaper one of each crawl."""
-    within: tuple[KeyInterval, ...] | None = None
-    """Disjoint ascending intervals that limit the keys of the patterns."""
 
     @classmethod
     def of(cls, patterns: str | Iterable[str], **given: Unpack[AllQueryOptions]) -> "Query":
@@ -82,8 +80,7 @@ class Query:
             QueryError: if a value is invalid.
             TypeError: if there is no such parameter.
         """
-        names = {each.name for each in PARAMETERS} | {"within"}
-        for name in given.keys() - names:
+        for name in given.keys() - {each.name for each in PARAMETERS}:
             raise unknown_argument("scan", name, QueryOptions.__annotations__)  # other callers have checked the names
         values: dict[str, Any] = {**given, "patterns": () if patterns is None else patterns}
         for each in PARAMETERS:
@@ -125,9 +122,8 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
         from catalogue.query.where import parse_conditions
 
         where, where_untyped, where_declared = parse_conditions(query, newer, dataset)
-    intervals = merge(interval for pattern in patterns for interval in pattern.intervals)
     resolved = ResolvedQuery(
-        intervals=Intervals(intervals if query.within is None else intersect(intervals, query.within)),
+        intervals=Intervals(merge(interval for pattern in patterns for interval in pattern.intervals)),
         patterns=query.patterns,
         columns=columns,
         where=where,
