@@ -9,6 +9,7 @@ from json.encoder import encode_basestring_ascii
 import pyarrow as pa
 
 from catalogue.commoncrawl.schema import SCHEMA
+from catalogue.query.filters import UNKNOWN_TYPE
 
 FIELDS = {
     "url": "url",
@@ -38,8 +39,6 @@ _BREAK = re.compile(r"[\s\x00-\x1f\x7f]")
 """Characters that would end a key or a line; valid keys contain none."""
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _MEDIA_TYPE = FIELDS["mime"]
-UNKNOWN_TYPE = "unk"
-"""Media type where the server sent none; each line of the CDX index has one."""
 _INVALID_STATUS = -1
 """Status that was not a number."""
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~:/")

@@ -18,11 +18,12 @@ from catalogue.errors import UnknownColumn
 from catalogue.formatting import closest_name
 from catalogue.parquet.arrow_arrays import integer, joined, moment, positions, texts, true_positions
 from catalogue.parquet.model import ColumnChunk, Order, RowGroup, number
+from catalogue.query.filters import UNKNOWN_TYPE
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.surt.interval import EVERYTHING
 
 _STATUS, _ONE = "fetch_status", integer(1, pa.int8())
-_UNKNOWN_TEXTS = texts(["", "-", "unk"])
+_UNKNOWN_TEXTS = texts(["", "-", UNKNOWN_TYPE])
 _NO_SCHEMA = pa.schema([])
 
 ALL_TYPED = SINCE["content_languages"]
@@ -287,7 +288,7 @@ def without_unknown(name: str, values: pa.Array) -> pa.Array:
 
 
 def known_texts(values: pa.StringArray) -> pa.StringArray:
-    """Replace unknown texts by null: empty ones, ``-``, and ``unk``, a media type that the server did not send."""
+    """Replace unknown texts by null: empty ones, ``-``, and the media type of captures without one."""
     return _without(pc.is_in(values, value_set=_UNKNOWN_TEXTS), values)
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.blocks import Block
 from catalogue.cdx.lines import lines_of, time_of
 from catalogue.cdx.rows import written_lines
+from catalogue.commoncrawl.capture import parse_timestamp
 from catalogue.commoncrawl.crawls import CDX, SUBSETS
 from catalogue.errors import UNUSABLE, NotFound, NotHarvested, StoreDamaged, TooExpensive
 from catalogue.find_captures import run_query
@@ -251,7 +252,7 @@ def rows_before(rows: pa.RecordBatch, last: str, request: CdxRequest) -> pa.Reco
     keys, times = rows.column("url_surtkey"), rows.column("fetch_time").cast(pa.timestamp("ms", "UTC"))
     if request.closest or stamp == "-" or pc.any(pc.match_substring_regex(keys, "[^!-~]")).as_py():
         return rows
-    second = int(datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()) * 1000
+    second = int(parse_timestamp(stamp).timestamp()) * 1000
     if request.reverse:
         is_outside = pc.or_(pc.less(keys, text(key)), _both(keys, key, pc.less(times, moment(second))))
     else:
@@ -295,6 +296,6 @@ def order_lines(lines: Iterable[str], request: CdxRequest) -> list[str]:
 
 def _distance(stamp: str, moment: datetime) -> float:
     try:
-        return abs((datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC) - moment).total_seconds())
+        return abs((parse_timestamp(stamp) - moment).total_seconds())
     except ValueError:
         return math.inf
