@@ -175,22 +175,19 @@ def _lists(of: np.ndarray, patterns: np.ndarray, values: pa.ChunkedArray, *, des
 
 
 def _newest(captures: pa.Table) -> pa.Table:
-    captures = _with_times(captures)
     return newest_of(captures, numbers(captures[NUMBER]))
 
 
 def _newest_of_urls(captures: pa.Table) -> pa.Table:
-    captures = _with_times(captures)
     urls = captures["url"].combine_chunks().dictionary_encode(null_encoding="encode")
     return newest_of(captures, numbers(captures[NUMBER]), integers(urls.indices))
 
 
-def _with_times(captures: pa.Table) -> pa.Table:
-    return captures.filter(pc.is_valid(captures["fetch_time"])) if captures["fetch_time"].null_count else captures
-
-
 def newest_of(captures: pa.Table, *groups: np.ndarray) -> pa.Table:
-    """Return the newest capture of each group, sorted by the arrays ``groups``; at equal times the greatest place."""
+    """Return the newest capture of each group, sorted by the arrays ``groups``; at equal times the greatest place.
+
+    Captures without a time are older than all others.
+    """
     if not len(captures):
         return captures
     names = [*map(str, range(len(groups))), *_AGE]

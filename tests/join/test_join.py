@@ -253,7 +253,7 @@ def keys_of(text: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
-        ("latest", []),
+        ("latest", [("com,example)/a", 1), ("com,example)/c", 3)]),
         ("crawls", [("com,example)/a", 2, None, []), ("com,example)/c", 1, None, []), ("com,example)/d", 0, None, [])]),
     ],
 )
@@ -269,5 +269,5 @@ def test_captures_without_times_and_statuses(tmp_path: Path, how: str, expected:
         cat.harvest(CRAWL)
         keys = pa.table({"key": ["com,example)/a", "com,example)/c", "com,example)/d"]})
         found = cat.join(keys, tmp_path / "found", how=how, crawls=CRAWL).to_arrow()
-    shown = ["input_key", "captures", "first", "statuses"] if how == "crawls" else ["input_key"]
+    shown = ["input_key", "captures", "first", "statuses"] if how == "crawls" else ["input_key", "warc_record_offset"]
     assert [tuple(row.values()) for row in found.select(shown).to_pylist()] == expected
