@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
+from typing import TypeAlias
 
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.commoncrawl.crawls import SUBSETS, Crawl, CrawlWords, newest_first, weeks_between
 from catalogue.errors import BadRecord, Forbidden, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
-from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable
+from catalogue.formatting import Priced, format_cost, join_first, plural, printable
 from catalogue.output.fetch_captures import fetch_record
 from catalogue.parquet.arrow_arrays import without_zones
 from catalogue.query.filters import Moment, time_bounds
@@ -71,7 +72,11 @@ def get_page(
     return search.page(url, None if at is None else _interval(at), follow=follow)
 
 
-def _interval(at: Moment) -> tuple[int, int]:
+_Interval: TypeAlias = tuple[float, float]
+"""First time and end in milliseconds since 1970, the end exclusive."""
+
+
+def _interval(at: Moment) -> _Interval:
     first, end = time_bounds(at, at)
     assert first is not None  # noqa: S101 - a time has both
     assert end is not None  # noqa: S101
@@ -95,7 +100,8 @@ class _Candidate:
     crawls_before: int
     """Newer crawls of the question."""
     subset: str
-    time: int
+    time: float
+    """Milliseconds since 1970; minus infinity if unknown."""
     target: str | None
     """The URL it redirects to, if the index has it."""
     distance: float
@@ -118,7 +124,7 @@ class _Candidate:
         return self.capture.status // 100 == 2  # noqa: PLR2004
 
     @property
-    def nearness(self) -> tuple[float, int, int]:
+    def nearness(self) -> tuple[float, int, float]:
         """The nearest capture has the lowest; of several that of the newest crawl, and of these the newest one."""
         return self.distance, self.crawls_before, -self.time
 
@@ -181,7 +187,7 @@ class _Search:
     substitutions: list[str] = field(default_factory=list)
     """A sentence for each URL of which only captures of another URL with the same key were found."""
 
-    def page(self, url: str, at: tuple[int, int] | None, *, follow: bool) -> Page:
+    def page(self, url: str, at: _Interval | None, *, follow: bool) -> Page:
         redirects: list[Capture] = []
         found = self.nearest(url, at)
         while True:
@@ -216,7 +222,7 @@ class _Search:
                 f"{error}; this archive has the capture of {found.crawl}; choose another crawl or time"
             ) from error
 
-    def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Candidate:
+    def nearest(self, url: str, at: _Interval | None, *, redirected_in: str | None = None) -> _Candidate:
         """Return the best capture of a URL, or of another URL with the same key.
 
         The best one is the newest, or the nearest. For the target of a redirect, it is that of the first crawl that has
@@ -256,7 +262,7 @@ class _Search:
         return NotArchived(message, empty=(*newest_first(self.empty),), doubts=(*self.notes,), target=target)
 
     def captures(
-        self, url: str, crawl: str, place: int, at: tuple[int, int] | None, *, only_exact: bool
+        self, url: str, crawl: str, place: int, at: _Interval | None, *, only_exact: bool
     ) -> Iterator[_Candidate]:
         """Yield the captures of a crawl, of all subsets, that were not visited.
 
@@ -281,7 +287,7 @@ class _Search:
                 self.notes[f"{crawl}: {error}"] = None
                 continue
             if (capture.filename, capture.offset) not in self.visited:
-                time = round(in_utc(row["fetch_time"]).timestamp() * 1000)
+                time = round(capture.time.timestamp() * 1000) if capture.time else -inf
                 target = row.get("fetch_redirect")
                 alike = same_url(url, capture.url or ""), similar_url(url, capture.url or "")
                 is_revisit = row.get("content_mime_type") == _REVISIT
@@ -312,7 +318,7 @@ def _target(found: _Candidate, location: str) -> str:
         raise NotArchived(f"{message}; to get the redirect itself, use follow=False", target=target) from error
 
 
-def _distance(time: int, at: tuple[int, int] | None) -> float:
+def _distance(time: float, at: _Interval | None) -> float:
     if at is None or at[0] <= time < at[1]:
         return 0
     return min(abs(time - at[0]), abs(time - at[1]))
@@ -323,7 +329,7 @@ def _weeks_apart(crawl: str, other: str) -> float:
     return inf if weeks is None else abs(weeks)
 
 
-def _least_distance(crawl: Crawl, at: tuple[int, int] | None) -> float:
+def _least_distance(crawl: Crawl, at: _Interval | None) -> float:
     if at is None or crawl.first_fetch is None or crawl.last_fetch is None:
         return 0 if at is None else -inf
     first = crawl.first_fetch.timestamp() * 1000 - _MARGIN
