@@ -82,7 +82,8 @@ def format_cost(cost: Priced) -> str:
 
 
 def clock(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S}"
+    """Return a time in UTC, to the second."""
+    return in_utc(time).replace(tzinfo=None).isoformat(" ", "seconds")
 
 
 def in_utc(time: datetime) -> datetime:
