@@ -4,10 +4,11 @@
 query.
 """
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from struct import pack
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 
 _MOST_BYTES = (1 << 31) - 1
 _TEXTS = (pa.string(), pa.binary())
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
 
 def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
@@ -141,6 +143,29 @@ def check_years(column: pa.ChunkedArray) -> None:
             pc.min_max(column.cast(pa.timestamp("ms"), safe=False)).as_py()
     except OverflowError as error:
         raise ValueError("a time is not in the years 1 to 9999") from error
+
+
+def limited(tables: Iterable[_Rows], limit: int | None) -> Iterator[_Rows]:
+    """Yield the rows up to a limit, None for all; ``tables`` is not read further than necessary."""
+    for rows in tables:
+        yield rows.slice(0, limit)
+        if limit is not None and (limit := limit - rows.num_rows) <= 0:
+            return
+
+
+def chunks(batches: Iterable[pa.RecordBatch], most_rows: int, most_bytes: int = sys.maxsize) -> Iterator[pa.Table]:
+    """Yield rows in tables of about so many rows or bytes."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= most_rows or size >= most_bytes:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def least_and_greatest(keys: pa.BinaryArray) -> tuple[bytes, bytes] | None:

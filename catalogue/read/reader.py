@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import COLUMNAR
 from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
-from catalogue.parquet.arrow_arrays import fractions, positions
+from catalogue.parquet.arrow_arrays import fractions, limited, positions
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_second_wave
@@ -64,18 +64,8 @@ def read(
             from catalogue.read.block_reader import block_pieces
 
             blocks = stack.enter_context(closing(block_pieces(plan, source, executor, matching, events)))
-        tables = result_of(plan, columnar, blocks)
-        for rows in tables if plan.query.limit is None else limited(tables, plan.query.limit):
+        for rows in limited(result_of(plan, columnar, blocks), plan.query.limit):
             yield from batches_of(rows.select(plan.schema.names))
-
-
-def limited(tables: Iterable[pa.Table], limit: int) -> Iterator[pa.Table]:
-    """Yield the rows up to a limit; ``tables`` is not read further than necessary."""
-    for rows in tables:
-        yield rows.slice(0, limit)
-        limit -= rows.num_rows
-        if limit <= 0:
-            return
 
 
 def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:

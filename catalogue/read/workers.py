@@ -11,7 +11,7 @@ from typing import Generic, TypeAlias, TypeVar
 import pyarrow as pa
 
 from catalogue.errors import UNUSABLE, Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
-from catalogue.parquet.arrow_arrays import least_and_greatest
+from catalogue.parquet.arrow_arrays import least_and_greatest, limited
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import cut_bounds
 from catalogue.plan.crawl_plan import CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
@@ -21,7 +21,7 @@ from catalogue.query.key_intervals import KeyIntervals
 from catalogue.read.decode import decode, valid
 from catalogue.read.key_order import Piece, in_key_order, in_time_order, leasts_after
 from catalogue.read.prefetch import Bundle, Prefetcher
-from catalogue.read.reader import batches_of, limited, read
+from catalogue.read.reader import batches_of, read
 from catalogue.read.streams import ReadEvents
 from catalogue.settings import Settings, load_settings
 from catalogue.source.checks import Source
@@ -184,7 +184,7 @@ class Workers:
             elif query.is_inorder:
                 pieces = map(Piece, tables, leasts_after([_place(each.plan) for each in parts]))
                 tables = in_key_order(plan, repeat(pieces, len(sections(plan))))
-            for rows in tables if query.limit is None else limited(tables, query.limit):
+            for rows in limited(tables, query.limit):
                 yield from batches_of(rows.select(names))
 
 

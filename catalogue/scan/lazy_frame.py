@@ -89,12 +89,9 @@ class _Source:
             return
         captures = run_query(self.session, resolved, selection, query.index)
         with closing(self._batches(captures)) as batches:
-            left = limit
             for batch in batches:
-                frame = pl.DataFrame(batch).slice(0, left)
+                frame = pl.DataFrame(batch)
                 yield (frame if predicate is None else frame.filter(predicate)).select(columns)
-                if left is not None and (left := left - frame.height) <= 0:
-                    return
 
     def _batches(self, captures: Captures) -> Generator[pa.RecordBatch, None, None]:
         spent = self.session.spending()

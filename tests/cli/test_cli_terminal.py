@@ -58,14 +58,11 @@ def left_on_screen(seen: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-UTF_8 = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
-
-
 def test_values_from_outside_do_not_change_the_terminal(command: Command, tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": ["a"], "b": ["\x1b[2J\x9b2J\u202e end"]}), tmp_path / "x.parquet")
     here = Command(command.data, str(tmp_path), command.home)
     assert here("harvest", "--table", "ours", "--key", "key", "x.parquet").status == 0
-    write_source(tmp_path, [Archived(gzip.compress(warc("<p>\x9b2J\u202e end".encode(), head=UTF_8)))])
+    write_source(tmp_path, [Archived(gzip.compress(warc("<meta charset=utf-8>\x9b2J\u202e end".encode())))])
     ours = [["sql", "select chr(27) || '[2J end' as b", "--format", "csv"]]
     ours += [["query", "a", "--format", each] for each in ("csv", "tsv", "jsonl")]
     pages = [["get", "example.com", "--crawl", CRAWL, *form] for form in ([], ["--text"], ["--text", "--json"])]
