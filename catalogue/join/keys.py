@@ -23,7 +23,6 @@ from catalogue.parquet.arrow_arrays import (
     integers,
     numbers,
     positions,
-    texts_of_keys,
 )
 from catalogue.query.key_intervals import Intervals, KeyBatches, SingleKeys
 from catalogue.surt.interval import KeyInterval, merge
@@ -256,7 +255,7 @@ class JoinKeys:
         if len(keys) < len(batch):
             keys = keys.take(positions(integers(batch.column(NUMBER)) - first))
         columns = batch.columns
-        columns[self._same] = texts_of_keys(keys)
+        columns[self._same] = keys.view(pa.string())
         return pa.RecordBatch.from_arrays(columns, schema=self.input_schema)
 
     def spans(self, rows: int) -> Iterator[tuple[int, int]]:

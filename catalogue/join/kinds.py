@@ -126,12 +126,10 @@ def _times(values: np.ndarray, unknown: int, kind: pa.DataType) -> pa.Array:
 
 
 def _codes(values: pa.ChunkedArray) -> np.ndarray:
+    """Return numbers in the order of the values, 0 for null."""
     encoded = values.combine_chunks().dictionary_encode()
-    order = integers(pc.sort_indices(encoded.dictionary)).astype(np.int64)
-    ranks = np.empty(len(order) + 1, np.int64)
-    ranks[order], ranks[-1] = np.arange(len(order)), -1
-    codes: np.ndarray = ranks[integers(pc.fill_null(encoded.indices, integer(-1, pa.int32())))]
-    return codes
+    ranks = pc.rank(encoded.dictionary, tiebreaker="dense").cast(pa.int64()).take(encoded.indices)
+    return integers(pc.fill_null(ranks, integer(0, pa.int64())))
 
 
 def _groups(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -163,7 +161,7 @@ def _in_crawls(collected: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.
 
 def _lists(of: np.ndarray, patterns: np.ndarray, values: pa.ChunkedArray, *, descending: bool = False) -> pa.ListArray:
     codes = _codes(values)
-    there = np.flatnonzero(codes >= 0)
+    there = np.flatnonzero(codes)
     order, starts = _groups(of[there], -codes[there] if descending else codes[there])
     chosen = there[order[starts]]
     offsets = np.append(np.searchsorted(of[chosen], patterns), [len(chosen)] * 2).astype(np.int32)

@@ -26,7 +26,6 @@ from catalogue.parquet.arrow_arrays import (
     joined,
     positions,
     sorted_pieces,
-    texts_of_keys,
 )
 from catalogue.query.list_header import is_skipped
 from catalogue.read.key_order import WaitingRows
@@ -238,7 +237,7 @@ class _Sorter:
         for places, some in sorted_pieces(keys, self._sizes.batch) if len(keys) else ():
             columns = {name: column.take(places) for name, column in others.items()} | {key: some}
             if same is not None:
-                columns[same] = texts_of_keys(some)
+                columns[same] = some.view(pa.string())
             yield pa.RecordBatch.from_arrays([columns[name] for name in names], schema=self._schema)
 
 

@@ -48,11 +48,6 @@ def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(packed)])
 
 
-def texts_of_keys(keys: pa.BinaryArray) -> pa.StringArray:
-    _, ends, data = keys.buffers()
-    return pa.StringArray.from_buffers(len(keys), ends, data, offset=keys.offset)
-
-
 def text(value: str) -> pa.StringScalar:
     return texts([value])[0]
 
@@ -93,12 +88,6 @@ def moment(milliseconds: int) -> pa.Scalar:
 def positions(numbers: np.ndarray) -> pa.Int64Array:
     return pa.Array.from_buffers(
         pa.int64(), len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers, np.int64))]
-    )
-
-
-def fractions(values: np.ndarray) -> pa.DoubleArray:
-    return pa.Array.from_buffers(
-        pa.float64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.float64))]
     )
 
 

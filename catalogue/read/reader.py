@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import COLUMNAR
 from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
-from catalogue.parquet.arrow_arrays import fractions, limited, positions
+from catalogue.parquet.arrow_arrays import limited, positions
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.planner import plan_second_wave
@@ -309,9 +309,10 @@ class _Reading:
 
 
 def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:
-    order = [
+    places = [
         group.read.drawn.order[np.searchsorted(group.read.drawn.rows, rows[part] - start)]
         for group, part, start in zip(bundle.groups, bundle.parts(rows), bundle.starts.tolist(), strict=False)
         if group.read.drawn
     ]
-    return pa.field(DRAWN_ORDER, pa.float64()), fractions(np.concatenate(order))
+    order = pa.py_buffer(np.concatenate(places))
+    return pa.field(DRAWN_ORDER, pa.float64()), pa.Array.from_buffers(pa.float64(), len(rows), [None, order])
