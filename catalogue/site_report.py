@@ -15,6 +15,7 @@ from catalogue.errors import BadRecord, NotArchived, QueryError, SourceError
 from catalogue.find_captures import find_captures
 from catalogue.formatting import ReprMixin, clock, in_utc, join_first, number, plural, printable
 from catalogue.get_page import get_page
+from catalogue.parquet.arrow_arrays import text
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.filters import DECLARED_TYPE, DETECTED_TYPE
 from catalogue.query.query import Query
@@ -111,7 +112,7 @@ def site_report(
     times: list[datetime] = []
     with session.bars("parts") as bar:
         for batch in captures.batches(warn=False, report=bar):
-            pages = batch.filter(pc.equal(batch.column("subset"), SUBSETS[0]))
+            pages = batch.filter(pc.equal(batch.column("subset"), text(SUBSETS[0])))
             statuses.update(zip(*(batch.column(each).to_pylist() for each in ("subset", "fetch_status")), strict=True))
             types.update(_counts(pc.coalesce(*map(pages.column, mime))))
             for together, count in _counts(pages.column("content_languages")).items():

@@ -121,8 +121,7 @@ def _reduced(
 
 
 def _times(values: np.ndarray, unknown: int, kind: pa.DataType) -> pa.Array:
-    validity = pa.py_buffer(np.packbits(values != unknown, bitorder="little"))
-    return pa.Array.from_buffers(pa.int64(), len(values), [validity, pa.py_buffer(values)]).cast(kind)
+    return pc.if_else(flags(values != unknown), positions(values), pa.nulls(1, pa.int64())[0]).cast(kind)
 
 
 def _codes(values: pa.ChunkedArray) -> np.ndarray:
@@ -164,9 +163,8 @@ def _lists(of: np.ndarray, patterns: np.ndarray, values: pa.ChunkedArray, *, des
     there = np.flatnonzero(codes)
     order, starts = _groups(of[there], -codes[there] if descending else codes[there])
     chosen = there[order[starts]]
-    offsets = np.append(np.searchsorted(of[chosen], patterns), [len(chosen)] * 2).astype(np.int32)
-    places = pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
-    return pa.ListArray.from_arrays(places, values.take(positions(chosen)).combine_chunks())
+    offsets = positions(np.append(np.searchsorted(of[chosen], patterns), [len(chosen)] * 2))
+    return pa.ListArray.from_arrays(offsets.cast(pa.int32()), values.take(positions(chosen)).combine_chunks())
 
 
 # ---- latest ----

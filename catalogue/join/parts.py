@@ -38,8 +38,7 @@ def _are_exact(texts: pa.ChunkedArray, urls: pa.ChunkedArray) -> pa.Array:
     for row, (text, url) in zip(others.tolist(), pairs, strict=True):
         is_url[row] = not is_key(text.strip())
         exact[row] = is_url[row] and same_url(text.strip(), url or "")
-    validity = None if is_url.all() else flags(is_url).buffers()[1]
-    return pa.Array.from_buffers(pa.bool_(), len(exact), [validity, flags(exact).buffers()[1]])
+    return pc.if_else(flags(is_url), flags(exact), pa.nulls(1, pa.bool_())[0])
 
 
 def are_true(values: pa.ChunkedArray) -> np.ndarray:

@@ -22,7 +22,7 @@ _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
     ends = np.fromiter(accumulate(map(len, values), initial=0), np.int64, len(values) + 1)
     if ends[-1] > _MOST_BYTES:
-        raise OverflowError(f"{ends[-1]:,} bytes do not fit into an array")
+        raise ValueError(f"{ends[-1]:,} bytes do not fit into an array")
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 

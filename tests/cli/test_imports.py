@@ -63,6 +63,8 @@ COMMANDS: list[list[tuple[tuple[str, ...], set[str]]]] = [
     [
         (("get", *QUERY), READS | WARC),
         (("fetch", *QUERY, "--dry-run"), READS | WARC),
+        (("fetch", "--captures", "rows.jsonl", "--dry-run"), READS | WARC),
+        (("site", *QUERY), READS | WARC),
         (("fetch", *QUERY, "--limit", "1", "-o", "found.warc.gz"), READS | WARC | {"filelock"}),
     ],
 ]
@@ -92,6 +94,7 @@ def test_commands_import_only_what_they_need(
 ) -> None:
     command = Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
     (tmp_path / "urls.txt").write_text("https://example.com/\n")
+    (tmp_path / "rows.jsonl").write_text('{"filename": "crawl-data/x.warc.gz", "offset": 0, "length": 1}\n')
     pq.write_table(pa.table({"url": ["com,example)/"]}), tmp_path / "urls.parquet")
     run = [[crawl if word == CRAWL else word for word in words] for words, _ in commands]
     ran = run_python(command, RUN, json.dumps(run))
