@@ -9,6 +9,7 @@ from json.encoder import encode_basestring_ascii
 import pyarrow as pa
 
 from catalogue.commoncrawl.schema import SCHEMA
+from catalogue.parquet.arrow_arrays import text
 from catalogue.query.filters import UNKNOWN_TYPE
 
 FIELDS = {
@@ -52,7 +53,7 @@ def lines_of(rows: pa.RecordBatch) -> list[str]:
     """
     columns = {name: rows.column(name) for name in rows.schema.names}
     if _MEDIA_TYPE in columns:
-        columns[_MEDIA_TYPE] = columns[_MEDIA_TYPE].fill_null(UNKNOWN_TYPE)
+        columns[_MEDIA_TYPE] = columns[_MEDIA_TYPE].fill_null(text(UNKNOWN_TYPE))
     nothing = [None] * rows.num_rows
     keys, times, *fields = (
         _values(columns[name]) if name in columns else nothing

@@ -19,6 +19,7 @@ from catalogue.join.inputs import OpenInput, texts_of
 from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, PREFIX, ROW, batch_writer, same_as_keys
 from catalogue.join.slices import Sizes
 from catalogue.parquet.arrow_arrays import (
+    array_of,
     binaries,
     booleans,
     flags,
@@ -327,7 +328,7 @@ def _lookups(firsts: pa.Array, others: pa.Array, of: np.ndarray, *, single: bool
         for start, end in unpacked(first, more, wide=wide)
     ]
     starts, ends, numbered = zip(*found, strict=True)
-    columns = [binaries(starts), pa.array(ends, pa.binary()), positions(np.array(numbered))]
+    columns = [binaries(starts), array_of(pa.binary(), ends), positions(np.array(numbered))]
     return pa.RecordBatch.from_arrays(columns, schema=LOOKUPS)
 
 

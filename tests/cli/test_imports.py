@@ -43,9 +43,10 @@ COMMANDS: list[list[tuple[tuple[str, ...], set[str]]]] = [
     [
         (("plan", *QUERY), READS),
         (("plan", *QUERY, "--json"), READS),
+        (("plan", *QUERY, "--index", "columnar", "-o", "plan.csv"), READS),
         (("query", *QUERY, "--count"), READS),
         (("query", *QUERY, "--latest", "--ordered"), READS),
-        *((("query", *QUERY, "--format", format_), READS) for format_ in ("csv", "json", "jsonl", "table", "url")),
+        *((("query", *QUERY, "--format", each), READS) for each in ("cdxj", "csv", "json", "jsonl", "table", "url")),
         (("query", *QUERY, "-o", "found.parquet"), READS),
         (("query", *QUERY, "--status", "2xx", "--mime", "text/html", "--lang", "eng"), READS | SQL),
         (("query", *QUERY, "--where", "fetch_status = 200 AND url LIKE 'https:%'"), READS | SQL),
@@ -57,8 +58,8 @@ COMMANDS: list[list[tuple[tuple[str, ...], set[str]]]] = [
         (("harvest", "--crawl", CRAWL, "--refresh"), READS | {"filelock"} | SQL),
     ],
     [
-        (("join", f"urls{suffix}", "--crawl", CRAWL, "--how", how, "-o", "joined.parquet"), READS | {"filelock"})
-        for suffix, how in ((".txt", "inner"), (".parquet", "anti"))
+        (("join", *words.split(), "--crawl", CRAWL, "-o", "joined.parquet"), READS | {"filelock"})
+        for words in ("urls.txt --how inner", "urls.parquet --how anti", "urls.txt --how semi --match domain")
     ],
     [
         (("get", *QUERY), READS | WARC),
