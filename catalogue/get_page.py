@@ -12,7 +12,7 @@ from catalogue.errors import BadRecord, Forbidden, NotArchived, NotFound, NotHar
 from catalogue.find_captures import find_captures
 from catalogue.formatting import Priced, format_cost, join_first, plural, printable
 from catalogue.output.fetch_captures import fetch_record
-from catalogue.parquet.arrow_arrays import without_zones
+from catalogue.parquet.arrow_arrays import rows_of
 from catalogue.query.filters import Moment, time_bounds
 from catalogue.query.query import Query
 from catalogue.records.page import Page
@@ -272,8 +272,7 @@ class _Search:
         found = find_captures(self.session, Query.of(url, crawls=crawl, subsets="all", match="exact"))
         found = found.agreed(partial(self.check, crawl=crawl, only_exact=only_exact))
         try:
-            # Times with a zone become Python objects by pandas, whose import takes longer than the requests.
-            rows = [row for batch in found.to_arrow().to_batches() for row in without_zones(batch).to_pylist()]
+            rows = rows_of(found.to_arrow())
             self.index_files.update(dict.fromkeys(found.plan.index_files))
         except (NotFound, Forbidden, NotHarvested) as error:  # some crawls have no index
             if len(self.crawls) == 1:

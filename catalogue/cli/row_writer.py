@@ -20,7 +20,7 @@ from catalogue.cli.tables import table
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError
 from catalogue.formatting import json_text, printable_lines
-from catalogue.parquet.arrow_arrays import chunks, texts, without_zones
+from catalogue.parquet.arrow_arrays import chunks, rows_of, texts
 from catalogue.store.locks import locked
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _is_stdout(path: Path) -> bool:
 def _rows(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[list[Any]]:
     for batch in batches:
         for start in range(0, batch.num_rows, _PAGE):
-            for row in without_zones(batch.slice(start, _PAGE)).to_pylist():
+            for row in rows_of(batch.slice(start, _PAGE)):
                 yield [row[name] for name in names]
 
 

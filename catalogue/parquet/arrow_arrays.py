@@ -116,13 +116,14 @@ def joined(values: pa.ChunkedArray) -> pa.Array:
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
-def without_zones(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Replace times with a zone by times in UTC without one."""
+def rows_of(some: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
+    """Return rows as dicts; times are in UTC, without a zone."""
     columns = [
         column.cast(pa.timestamp(column.type.unit)) if pa.types.is_timestamp(column.type) else column
-        for column in batch.columns
+        for column in some.columns
     ]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    rows: list[dict[str, Any]] = type(some).from_arrays(columns, names=some.schema.names).to_pylist()
+    return rows
 
 
 def check_years(column: pa.ChunkedArray) -> None:

@@ -21,6 +21,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import to_json
+from catalogue.parquet.arrow_arrays import rows_of
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.arguments import one_of
 from catalogue.query.filters import time_bounds
@@ -166,7 +167,7 @@ def run_search(session: Session, form: Form, query: Query, *, as_csv: bool = Fal
         "start": start,
         "crawls": crawls,
         "columns": captures.columns,
-        "rows": None if shown is None else shown.to_pylist(),  # None: too expensive
+        "rows": None if shown is None else rows_of(shown),  # None: too expensive
         "more": table is not None and table.num_rows > end,
         "page_indexes": page_indexes,
         "plan": plan,

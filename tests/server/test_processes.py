@@ -50,6 +50,14 @@ def assert_imported_little(number: int) -> None:
     assert "pandas" not in libraries
 
 
+def test_rows_are_served_without_pandas(asking: Command, crawl: str) -> None:
+    pages = [f"/{crawl}/2026id_/https://example.com/", f"/{crawl}-index?url=example.com"]
+    with started(asking.start_anew, workers=1) as (process, address):
+        for path in (*pages, *(f"/{path}?url=example.com&crawl={crawl}" for path in ("api/query", "search", "site"))):
+            assert get(address, path).status == 200
+        assert "pandas" not in Path(f"/proc/{process.pid}/maps").read_text()
+
+
 @in_soak
 def test_interrupt_on_a_terminal_prints_no_traceback(asking: Command) -> None:
     """All processes receive it; the second one is still importing."""
