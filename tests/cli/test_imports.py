@@ -109,17 +109,12 @@ def test_commands_import_only_what_they_need(
 @in_soak
 def test_blocks_are_read_without_pandas(whole_mirror: Path, tmp_path: Path) -> None:
     crawl = newest_first(path.name for path in (whole_mirror / "cc-index/collections").iterdir())[0]
-    asks = Command(tmp_path / "data", str(whole_mirror), tmp_path)
-    words = ("query", "*.com", "--crawl", crawl, "--format", "csv")
-    first = asks.again(*words, PYTHONPROFILEIMPORTTIME="1")
-    assert asks("harvest", "--crawl", crawl, "--index", "cdx").status == 0
-    for ran in (first, asks.again(*words, PYTHONPROFILEIMPORTTIME="1")):
-        assert ran.status == 0, ran.err[-1000:]
-        assert ran.out == first.out
-        assert ran.out.count("\n") > 1
-        reported = [line for line in ran.err.splitlines() if line.startswith("import time:")]
-        imported = {line.rpartition("|")[2].strip() for line in reported}
-        assert imported & SLOW - {"filelock"} <= READS
+    query = ["query", "*.com", "--crawl", crawl, "--format", "csv"]
+    commands = [query, ["harvest", "--crawl", crawl, "--index", "cdx"], query]
+    ran = run_python(Command(tmp_path / "data", str(whole_mirror), tmp_path), RUN, json.dumps(commands))
+    searched, harvested, by_list = (json.loads(line) for line in ran.stderr.splitlines() if line.startswith("["))
+    assert [searched[0], harvested[0], by_list[0]] == [0, 0, 0], ran.stderr[-1000:]
+    assert SLOW & {*by_list} <= READS | SQL | {"filelock"}
 
 
 FETCH = """
