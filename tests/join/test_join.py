@@ -96,10 +96,6 @@ def of_result(done: Joined) -> list[tuple[object, ...]]:
         "crawls": ["captures", "crawls", "first", "last", "statuses"],
     }.get(done.how, [])
     assert len(table) == done.rows
-    for name in ("fetch_time", "first", "last"):
-        if name in table.column_names:
-            place = table.column_names.index(name)
-            table = table.set_column(place, name, table[name].cast(pa.timestamp("ms", "UTC")))
     rows = table.select(["row_id", "input_key", *names]).to_pylist()
     values = [tuple(tuple(v) if isinstance(v, list) else v for v in row.values()) for row in rows]
     return sorted(values, key=repr)
