@@ -293,8 +293,7 @@ def known_texts(values: pa.StringArray) -> pa.StringArray:
 
 
 def _without(unknown: pa.BooleanArray, values: pa.Array) -> pa.Array:
-    any_unknown = pc.any(unknown, min_count=0).as_py()
-    return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if any_unknown else values
+    return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if unknown.true_count else values
 
 
 def check_columns(names: Iterable[str], known: Collection[str] = (), table: Dataset = COMMON_CRAWL) -> tuple[str, ...]:
