@@ -131,7 +131,7 @@ print(json.dumps([done.records, *sys.modules]))
 def test_rows_are_fetched_without_arrow(untaught_data: Path, mirror: Path, crawl: str, tmp_path: Path) -> None:
     command = Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
     asked = command("query", "example.com", "--crawl", crawl, "--limit", "2", "--format", "jsonl")
-    rows = [json.loads(line) for line in asked.out.splitlines()]
+    rows = asked.json_lines()
     ran = run_python(command, FETCH, json.dumps(rows), str(mirror), str(command.data))
     records, *imported = json.loads(ran.stdout)
     assert records == len(rows) > 0
