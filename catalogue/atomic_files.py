@@ -30,19 +30,14 @@ def create(path: Path, *, buffering: int = -1) -> BinaryIO:
     return path.open("x+b", buffering)
 
 
-def create_folder(folder: Path) -> None:
-    """Create a temporary folder of this user alone, replacing what a killed process left there."""
+@contextmanager
+def temporary_folder(folder: Path) -> Iterator[Path]:
+    """Create a folder of this user alone, replacing what a killed process left there, and delete it afterwards."""
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder)
     else:
         folder.unlink(missing_ok=True)
     folder.mkdir(mode=0o700)
-
-
-@contextmanager
-def temporary_folder(folder: Path) -> Iterator[Path]:
-    """Create such a folder for databases, which cannot create files exclusively, and delete it afterwards."""
-    create_folder(folder)
     try:
         yield folder
     finally:
@@ -115,6 +110,14 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
+
+
+@contextmanager
+def output_file(path: Path) -> Iterator[BinaryIO]:
+    """Write a ``whole_file``, also through a link; devices and pipes cannot be replaced, only written to."""
+    is_replaced = path.is_file() or not path.exists()
+    with whole_file(path.resolve()) if is_replaced else path.open("wb") as file, named(path):
+        yield file
 
 
 def _open_locked(path: Path, locked: ExitStack) -> BinaryIO | None:
@@ -201,20 +204,17 @@ def named(path: Path | str) -> Iterator[None]:
 
 
 @contextmanager
-def errors_of(output: object, folder: Path) -> Iterator[None]:
-    """Name the output in errors of its temporary file or lock.
-
-    Raises:
-        DiskFailed: if the folder cannot be written to.
-    """
+def errors_of(output: object, folder: Path, kept: str = "") -> Iterator[None]:
+    """Raise errors of the temporary file or lock of an output as ``DiskFailed``, which says what is ``kept``."""
     try:
         yield
     except OSError as error:
+        if isinstance(error, CatalogueError):
+            raise
+        reason = f"{error.strerror or error}{room(folder, error)}"
         if error.errno in _NOT_PERMITTED:
-            where = f"no permission for the folder {folder.absolute()}"
-            raise DiskFailed(f"{output} cannot be written: {where}; choose another name") from error
-        error.filename = str(output)
-        raise
+            reason = f"no permission for the folder {folder.absolute()}; choose another name"
+        raise DiskFailed(f"{output} cannot be written: {reason}{kept and f'; {kept}'}") from error
 
 
 _FULL_DISK_NAMES = {"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"}

@@ -133,10 +133,11 @@ class Captures(ReprMixin):
             report: is called with progress, instead of a bar.
         """
         at = Progress("page indexes" if self.plan.indexes else "lists of blocks", 0, 0)
+        spent = self._session.spending()
         with self._session.bars("") as bar:
 
-            def advance(received: int) -> None:
-                at.done, at.bytes = at.done + 1, at.bytes + received
+            def advance() -> None:
+                at.done, at.bytes = at.done + 1, spent()[1]
                 (report or bar)(at)
 
             # After some page indexes are known, fetching others can be worth its cost.

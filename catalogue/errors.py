@@ -120,19 +120,15 @@ class NotParquet(FormatError):
 
 
 class BadFooter(FormatError):
-    """The footer cannot be decoded, or contradicts itself."""
+    """The footer cannot be decoded, contradicts itself, or it or a column is encrypted."""
 
 
 class BadPageIndex(FormatError):
     """The page index cannot be decoded, or contradicts its column chunk."""
 
 
-class BadUrlIndex(FormatError):
-    """The URL index of 2012 is invalid."""
-
-
 class BadCdx(FormatError):
-    """The CDX index of a crawl is invalid: its list of blocks, a block or a line."""
+    """A CDX index is invalid: its list of blocks, a block or a line; or the URL index of 2012."""
 
 
 class BadSnapshot(FormatError):
@@ -143,10 +139,6 @@ class BadRecord(FormatError):
     """A record is damaged or contradicts its capture, or a capture names no record."""
 
 
-class BadReceipt(FormatError):
-    """A receipt is invalid or was changed."""
-
-
 class BadDocument(FormatError):
     """An archived page cannot be parsed."""
 
@@ -154,10 +146,6 @@ class BadDocument(FormatError):
         super().__init__(message)
         self.permanent = permanent
         """Whether another attempt would fail, too."""
-
-
-class Encrypted(FormatError):
-    """The file or one of its columns is encrypted."""
 
 
 class StoreError(CatalogueError):
@@ -170,6 +158,13 @@ class StoreLocked(StoreError):
     """Another process uses the same data."""
 
     exit_status = 75
+
+
+class StoreChanged(StoreLocked):
+    """Another process has changed what is stored, of a crawl or a file, while it was used."""
+
+    def __init__(self, what: object) -> None:
+        super().__init__(f"another process has changed what is stored of {what}; run the same command again")
 
 
 class StoreDamaged(StoreError):
@@ -198,11 +193,7 @@ class UnknownCrawl(QueryError):
 
 
 class UnknownColumn(QueryError):
-    """There is no such column."""
-
-
-class UncoveredColumns(QueryError):
-    """The CDX index does not have all columns of the query."""
+    """There is no such column, or the index that must answer does not have it."""
 
 
 class NotHarvested(QueryError):
@@ -212,16 +203,14 @@ class NotHarvested(QueryError):
         super().__init__(message, call=call)
         self.crawl = crawl
 
-    def because(self, reason: str) -> "NotHarvested":
-        return NotHarvested(f"{reason}, and {self}", crawl=self.crawl, call=self.call)
-
 
 class NothingStored(NotHarvested):
     """Nothing is stored in the data folder."""
 
-    def __init__(self, what: str, folder: object, advice: str, *, call: str) -> None:
-        super().__init__(f"{what} in {folder} yet; {advice}", call=call)
-        self.without_folder = f"{what} yet; {advice}"
+    def __init__(self, what: str, folder: object, advice: str = "") -> None:
+        advice = f"yet; {advice}run: catalogue harvest --crawl latest"
+        super().__init__(f"{what} in {folder} {advice}", call="harvest('latest')")
+        self.without_folder = f"{what} {advice}"
         """The message for clients of a server."""
 
 
@@ -289,10 +278,6 @@ class WorkersLost(CatalogueError):
     """Worker processes died and no other could take over."""
 
     exit_status = 75
-
-
-class UnplannedRead(CatalogueError):
-    """A read outside of the plan: a bug."""
 
 
 class IncompleteAnswer(UserWarning):

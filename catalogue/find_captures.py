@@ -8,7 +8,7 @@ from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import CatalogueError, QueryError, UncoveredColumns
+from catalogue.errors import CatalogueError, QueryError, UnknownColumn
 from catalogue.formatting import join_first
 from catalogue.plan.cdx_index import CdxIndex, uncovered_columns
 from catalogue.plan.columnar_index import ColumnarIndex
@@ -46,7 +46,7 @@ def run_query(
 
     Raises:
         NotHarvested: if footers are needed, and those of a crawl are not stored.
-        UncoveredColumns: if the CDX index must answer, and does not have a column.
+        UnknownColumn: if the CDX index must answer, and does not have a column.
     """
     if session.dataset != COMMON_CRAWL and index == CDX:
         raise QueryError(f"{session.dataset.name} has no CDX index; use index='columnar'")
@@ -70,7 +70,7 @@ def crawl_indexes(
     index = index if session.dataset == COMMON_CRAWL else COLUMNAR
     uncovered = uncovered_columns(query) if index != COLUMNAR else []
     if index == CDX and uncovered:
-        raise UncoveredColumns(f"the CDX index has no column {join_first(uncovered)}; use index='columnar'")
+        raise UnknownColumn(f"the CDX index has no column {join_first(uncovered)}; use index='columnar'")
     tables = session.metadata() if session.store_path.exists() else None
     subsets = selection.subsets
     stored = [crawl for crawl in selection.crawls if tables and index != CDX and tables.answers(crawl, subsets)]
@@ -79,8 +79,8 @@ def crawl_indexes(
         answered = [crawl for crawl in stored if tables and not tables.missing(crawl, subsets)]
     missing = [crawl for crawl in selection.crawls if crawl not in answered]
     if missing and (uncovered or index == COLUMNAR):
-        error = not_stored(session, missing, len(selection.crawls), subsets)
-        raise error.because(f"the CDX index has no column {join_first(uncovered)}") if index == AUTO else error
+        reason = f"the CDX index has no column {join_first(uncovered)}, and " if index == AUTO else ""
+        raise not_stored(session, missing, len(selection.crawls), subsets, reason)
     reading, cost = (lambda: session.reading), session.cost()
 
     @cache

@@ -134,6 +134,14 @@ def closest_name(word: str, names: Iterable[str]) -> str | None:
     return by_folded[similar[0]] if similar else None
 
 
+def not_among(what: str, given: object, valid: Iterable[str]) -> str:
+    """Return the message that a value is none of the valid ones, with the most similar one, or all of them."""
+    valid = [*dict.fromkeys(valid)]
+    similar = closest_name(given, valid) if isinstance(given, str) else None
+    several = " or ".join(filter(None, [", ".join(valid[:-1]), *valid[-1:]])) or "none"
+    return f"{what} {given!r:.100}; {f'did you mean {similar}?' if similar else f'use {several}'}"
+
+
 def without_secrets(url: str) -> str:
     """Remove query, fragment, user name and password from a URL."""
     return re.sub(r"[?#].*|(?:(?<=//)|^)[^/]*@", "", url, flags=re.DOTALL)

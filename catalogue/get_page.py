@@ -13,7 +13,7 @@ from catalogue.find_captures import find_captures
 from catalogue.formatting import Priced, format_cost, join_first, plural, printable
 from catalogue.output.fetch_captures import fetch_record
 from catalogue.parquet.arrow_arrays import rows_of
-from catalogue.query.filters import Moment, time_bounds
+from catalogue.query.filters import Moment, time_span
 from catalogue.query.query import Query
 from catalogue.records.page import Page
 from catalogue.records.record import Record
@@ -69,18 +69,11 @@ def get_page(
     searched = [chosen.listed.get(crawl, Crawl(crawl)) for crawl in chosen.crawls]
     notes = dict.fromkeys(chosen.missing)
     search = _Search(session, searched, max_requests, approve or _refuse, session.spending(), notes)
-    return search.page(url, None if at is None else _interval(at), follow=follow)
+    return search.page(url, None if at is None else time_span(at), follow=follow)
 
 
 _Interval: TypeAlias = tuple[float, float]
 """First time and end in milliseconds since 1970, the end exclusive."""
-
-
-def _interval(at: Moment) -> _Interval:
-    first, end = time_bounds(at, at)
-    assert first is not None  # noqa: S101 - a time has both
-    assert end is not None  # noqa: S101
-    return first, end
 
 
 def _refuse(estimate: GetEstimate) -> None:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.crawls import (
     COLLINFO,
+    NO_CRAWL,
     STORED,
     SUBSETS,
     Crawl,
     CrawlWords,
     check_crawl_name,
     has_columnar_index,
-    may_be_unlisted,
+    may_exist,
     newest_first,
     no_columnar_index,
     parse_collinfo,
@@ -52,8 +53,6 @@ _ATTEMPTS = 3
 _MONTHLY = "CC-MAIN-"
 _ROBOTS_FILE = "/robots.txt"
 _SUCCESS = "200"
-_NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"
-MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,8 @@ def crawl_list(session: Session) -> CrawlList:
 def _check_dataset(session: Session) -> None:
     if session.dataset != COMMON_CRAWL:
         raise QueryError(
-            f"only Common Crawl's index has a list of crawls; see: catalogue status --table {session.dataset.name}"
+            "only Common Crawl's index has a list of crawls, which this needs; query and fetch also work for "
+            f"{session.dataset.name}; see: catalogue status --table {session.dataset.name}"
         )
 
 
@@ -215,8 +215,10 @@ def select(session: Session, query: "Query") -> Selection:
     if session.dataset != COMMON_CRAWL:
         crawls = tuple(_crawls_of_dataset(session, query.crawls or ("all",)))
         return Selection(crawls, _subsets_of_dataset(session, query.subsets))
-    selected = select_listed(session, query.crawls or (STORED,))
-    return replace(selected, subsets=subsets_of(query.subsets, query.status, query.patterns))
+    words, subsets = query.crawls or (STORED,), subsets_of(query.subsets, query.status, query.patterns)
+    if session.store_path.exists() and {*words}.issubset(session.metadata().crawls):  # these names are valid
+        return Selection(tuple(newest_first(words)), subsets)
+    return replace(select_listed(session, words), subsets=subsets)
 
 
 def subsets_of(words: Sequence[str], statuses: Sequence[str], patterns: Iterable[str]) -> tuple[str, ...]:
@@ -246,9 +248,7 @@ def select_listed(session: Session, words: CrawlWords) -> Selection:
     _check_dataset(session)
     given = several(words, "crawls")
     if not given:
-        raise QueryError(_NO_CRAWL)
-    if session.store_path.exists() and {*given}.issubset(session.metadata().crawls):  # these names are valid
-        return Selection(tuple(newest_first(given)), ())
+        raise QueryError(NO_CRAWL)
     listed, missing = known_crawls(session), tuple[str, ...]()
     parsed = parse_crawl_words(given, listed)
     if has_words := STORED in parsed:
@@ -277,7 +277,7 @@ def with_stored(session: Session, words: Iterable[str]) -> list[str]:
     """
     stored = stored_crawls(session)
     if not stored:
-        raise _nothing_stored(session, "nothing is stored", "add crawls='latest', or ")
+        raise NothingStored("nothing is stored", session.data, "add crawls='latest', or ")
     return [each for word in words for each in (stored if word == STORED else [word])]
 
 
@@ -287,12 +287,11 @@ def check_listed(session: Session, crawl: str, listed: Collection[str]) -> None:
     A stored list that is older than a day is fetched again for it.
     """
     check_crawl_name(crawl, listed)
-    if not listed or crawl in listed or may_be_unlisted(crawl, listed) or crawl in stored_crawls(session):
+    if may_exist(crawl, listed) or crawl in stored_crawls(session):
         return
     found = crawl_list(session)
-    listed = found.crawls
-    if found.complete and crawl not in listed and not may_be_unlisted(crawl, listed):
-        raise UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, listed)}")
+    if found.complete and not may_exist(crawl, found.crawls):
+        raise UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, found.crawls)}")
 
 
 def known_crawls(session: Session) -> dict[str, Crawl]:
@@ -307,30 +306,24 @@ def stored_crawls(session: Session) -> list[str]:
     return newest_first([*session.metadata().requested_crawls, *session.block_lists.stored])
 
 
-def _nothing_stored(session: Session, what: str, advice: str) -> NothingStored:
-    run = f"{advice}run: {session.dataset.harvest_command('latest')}"
-    return NothingStored(what, session.data, run, call=session.dataset.harvest_call("latest"))
-
-
-def not_stored(session: Session, crawls: Sequence[str], selected: int, subsets: Sequence[str] = ()) -> NotHarvested:
-    """Return the error that footers are not stored; raise UnknownCrawl for a name of no crawl."""
+def not_stored(
+    session: Session, crawls: Sequence[str], selected: int, subsets: Sequence[str] = (), reason: str = ""
+) -> NotHarvested:
+    """Return the error that footers are not stored, after a ``reason``; raise UnknownCrawl for a name of no crawl."""
     dataset, (crawl, *others) = session.dataset, crawls
     if dataset == COMMON_CRAWL:
         listed = known_crawls(session)
         for each in crawls:
             check_listed(session, each, listed)
         if not has_columnar_index(crawl):
-            return NotHarvested(no_columnar_index(crawl), crawl=crawl)
+            return NotHarvested(f"{reason}{no_columnar_index(crawl)}", crawl=crawl)
     what = f"{crawl} is not harvested yet"
     if others:
         what = f"{len(crawls):,} of {plural(selected, 'crawl')} are not harvested yet"
     elif subsets and session.store_path.exists() and crawl in session.metadata().crawls:
         missing = [subset for subset in subsets if session.metadata().missing(crawl, [subset])]
         what = f"not all files of {crawl}, {' and '.join(missing)}, are harvested yet"
-    named = ",".join(crawls[:MOST_NAMED])
-    run = f"run: {dataset.harvest_command(named, subsets)}"
-    call = dataset.harvest_call(named, subsets)
-    return NotHarvested(f"{what}; {run}", crawl=crawl, call=call)
+    return dataset.not_harvested(f"{reason}{what}", crawls, subsets)
 
 
 def select_stored(
@@ -348,37 +341,29 @@ def select_stored(
     stored = stored_crawls(session) if stored is None else newest_first(stored)
     parsed = parse_crawl_words(several(words, "crawls"), stored)
     if not parsed:
-        raise QueryError(_NO_CRAWL)
+        raise QueryError(NO_CRAWL)
     named = [*plain_names(parsed), *(select_listed(session, "latest").crawls if "latest" in parsed else ())]
     for crawl in named:
         if crawl not in stored:
             raise not_stored(session, [crawl], 1, subsets)
     if not stored:
-        raise _nothing_stored(session, "no footers are stored", "")
+        raise NothingStored("no footers are stored", session.data)
     others = [word for word in parsed if word not in {"latest", *named}]
     return newest_first([*named, *(select_crawls(others, stored) if others else ())])
 
 
-def select_one(session: Session, word: CrawlWords) -> str:
-    """Return the one stored crawl that a word selects.
-
-    Raises:
-        QueryError: if it is not stored, or the word selects several.
-    """
-    has_store = session.dataset != COMMON_CRAWL or session.store_path.exists()
-    chosen, *others = select_stored(session, word, session.metadata().crawls if has_store else ())
-    if others:
-        count = plural(1 + len(others), "crawl")
-        raise QueryError(f"{word!r} selects {count}, and one can be shown; name it, such as {chosen}")
-    return chosen
+def only_crawl(crawls: Sequence[str]) -> str:
+    """Return the one crawl that is selected; raise QueryError if there are several."""
+    if len(crawls) > 1:
+        raise QueryError(f"{len(crawls):,} crawls are selected, and one can be shown; name it, such as {crawls[0]}")
+    return crawls[0]
 
 
 def _crawls_of_dataset(session: Session, words: tuple[str, ...]) -> list[str]:
     dataset, stored = session.dataset, session.metadata().requested_crawls
     parsed = parse_crawl_words(words, stored)
     if not stored:
-        run = dataset.harvest_command(dataset.name)
-        raise NotHarvested(f"nothing is harvested yet; run: {run}", call=dataset.harvest_call(dataset.name))
+        raise dataset.not_harvested("nothing is harvested yet", [dataset.name])
     if unknown := dataset.unknown_name(parsed, stored):
         dataset.select([unknown], [*listed_files(session.store, dataset)])  # raises an error if it does not exist
         raise not_stored(session, [unknown], 1)
@@ -386,9 +371,7 @@ def _crawls_of_dataset(session: Session, words: tuple[str, ...]) -> list[str]:
 
 
 def _subsets_of_dataset(session: Session, words: Sequence[str]) -> tuple[str, ...]:
-    chosen = tuple(part.strip() for text in words for part in text.split(","))
     stored = session.metadata()
-    known = {subset for crawl in stored.requested_crawls for subset in stored.subsets(crawl)} if chosen else set[str]()
-    if unknown := next((word for word in chosen if word not in {*known, "all"}), None):
-        raise QueryError(f"unknown subset {unknown[:100]!r}; use {', '.join(sorted({*known, 'all'}))}")
-    return () if "all" in chosen else chosen
+    known = {subset for crawl in stored.requested_crawls for subset in stored.subsets(crawl)} if words else ()
+    chosen = select_subsets(words, sorted(known))
+    return () if {*chosen} == {*known} else chosen

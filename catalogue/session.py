@@ -19,7 +19,7 @@ from catalogue.plan.requests import Cost
 from catalogue.progress import Bars, Report
 from catalogue.progress import bars as bars_of
 from catalogue.settings import STORE_NAME, Settings
-from catalogue.source.cache import CachedSource, RangeCache, SharedSource
+from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.observe import Observer, RequestLimit
 from catalogue.source.open import open_source
 from catalogue.source.parallel import RequestThreads
@@ -71,7 +71,6 @@ class Session:
     """The sources of the session that shares them, by the names of the properties."""
     _copied_database: Path | None = None
     """A temporary metadata database, where the data folder is read-only."""
-    _shares: bool = field(default=False, init=False)
     _opened: ExitStack = field(default_factory=ExitStack, init=False)
     _threads: RequestThreads | None = field(default=None, init=False)
     _sources: list[PoliteSource] = field(default_factory=list, init=False)
@@ -96,9 +95,9 @@ class Session:
         self._snapshot = self._threads = self._copied_database = None
         self._opened.close()
         self._sources.clear()
-        opened = ("store", "dataset", "source", "reading", "rereading", "page_indexes", "workers", "block_lists")
-        for name in (*opened, "temporary_folder"):
-            self.__dict__.pop(name, None)
+        for name, kind in vars(Session).items():
+            if isinstance(kind, cached_property):
+                self.__dict__.pop(name, None)
         self.__dict__.update(self._shared)
 
     def abort(self) -> None:
@@ -113,10 +112,6 @@ class Session:
         Closing it closes no other; after this one is closed the others cannot fetch. ``requests`` and ``bytes`` are the
         sums of all.
         """
-        if not (self._shares or self._shared):
-            self._shares = True
-            for name in ("reading", "rereading"):  # opened for one thread
-                self.__dict__.pop(name, None)
         if "store" in self.__dict__:
             self.writable_database()
         return replace(self, _shared={name: getattr(self, name) for name in ("source", "reading", "rereading")})
@@ -233,7 +228,8 @@ class Session:
         """Return the path of the metadata database after an update, if that is necessary."""
         from catalogue.metadata_db.refresh import refresh
 
-        refresh(path := self.writable_database(indexes=indexes), self.store, self.dataset, indexes=indexes)
+        path = self.writable_database(indexes=indexes)
+        refresh(path, self.store, self.dataset, indexes=indexes, notify=self.notify)
         return path
 
     # Sources
@@ -272,8 +268,7 @@ class Session:
     @cached_property
     def reading(self) -> PoliteSource | CachedSource:
         """The source for reading captures, with the cache on disk."""
-        is_local = "://" not in self.settings.source
-        if is_local or self.executor or not (self.settings.cache_size or self._shares):
+        if "://" not in self.settings.source or self.executor:
             return self.source
         return self._cached(self.settings.cache / "pages", self.settings.cache_size)
 
@@ -286,8 +281,7 @@ class Session:
         return self._cached(self.temporary_folder, _TEMPORARY_CACHE)
 
     def _cached(self, folder: Path, limit: int) -> CachedSource:
-        kind = SharedSource if self._shares else CachedSource
-        return kind(self.source, RangeCache(folder, limit), self.observer)
+        return CachedSource(self.source, RangeCache(folder, limit), self.observer)
 
     def cost(self) -> Cost:
         limiter, settings = self.source.limiter, self.settings

@@ -20,6 +20,7 @@ from platformdirs import user_cache_path, user_config_path, user_data_path
 
 from catalogue.atomic_files import open_file
 from catalogue.errors import QueryError
+from catalogue.formatting import not_among
 
 DEMO_SOURCE = "demo"
 """The source that is a miniature of Common Crawl's files, unless there is a folder of this name."""
@@ -258,7 +259,7 @@ def load_settings(otherwise: Mapping[str, object] = {}, /, **given: object) -> S
     values |= {name: value for name, value in given.items() if value is not None}
     for name in values:
         if name not in _KNOWN:
-            raise QueryError(f"{config_file()}: unknown setting {name!r}; the settings are {', '.join(_KNOWN)}")
+            raise QueryError(not_among(f"{config_file()}: unknown setting", name, _KNOWN))
     _of_kind(Limits, values)  # so that an invalid one is an error now
     limits()  # kept from now on
     known = _known_hosts(values.pop("hosts", {}))
@@ -296,7 +297,7 @@ def _named_hosts(source: str, known: Mapping[str, Host]) -> tuple[Host, ...]:
     for name in names:
         host = known.get(name) or by_address.get(name.removesuffix("/")) or Host(name, name)
         if "://" not in host.address:
-            raise QueryError(f"unknown host {name!r} of the source; the hosts are {', '.join(known)}")
+            raise QueryError(not_among("unknown host of the source", name, known))
         found[host] = None
     return tuple(found)
 

@@ -21,7 +21,7 @@ from catalogue.query.filters import DECLARED_TYPE, DETECTED_TYPE
 from catalogue.query.query import Query
 from catalogue.query.resolved_query import is_untyped
 from catalogue.records.page import Page
-from catalogue.selection import select_listed
+from catalogue.selection import only_crawl, select_listed
 from catalogue.session import Session
 from catalogue.surt.pattern import parse_pattern
 
@@ -101,9 +101,7 @@ def site_report(
     """Report what a crawl has of a site; see ``Catalogue.site``."""
     host = _host(site)
     selected = select_listed(session, crawl)
-    name, *others = selected.crawls
-    if others:
-        raise QueryError(f"a report needs one crawl, but {1 + len(others):,} are selected; name one, such as {name}")
+    name = only_crawl(selected.crawls)
     mime = (DETECTED_TYPE, DECLARED_TYPE) if is_untyped(name) else (DETECTED_TYPE,)
     captures = find_captures(session, Query.of(f"*.{host}", crawls=name, subsets=SUBSETS, columns=(*_COLUMNS, *mime)))
     if approve:

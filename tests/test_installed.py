@@ -72,7 +72,7 @@ def settings(demo: str) -> dict[str, str]:
 
 
 def test_demo_runs(demo: str) -> None:
-    for shown in ("$ catalogue harvest", "https://www.example.com/", ">>> found.to_pandas()", "In total, "):
+    for shown in ("$ catalogue harvest", "https://www.example.com/", ">>> found.to_pandas()"):
         assert shown in demo
     assert "Error" not in demo
 
@@ -88,7 +88,7 @@ def test_both_indexes_return_a_url(home: Path, settings: dict[str, str]) -> None
     for index in ("columnar", "cdx"):
         ran = run(home, "catalogue", "query", *URL, "--index", index, **settings)
         assert ran.returncode == 0, ran.stderr
-        assert "2 pages in " in ran.stderr
+        assert re.fullmatch("2 pages in .*\n", ran.stderr)  # the kept folder has the kept source
         rows[index] = sorted(ran.stdout.splitlines())
     assert rows["columnar"] == rows["cdx"]
 

@@ -142,10 +142,10 @@ class QueryCalls:
                 collected, as ``TooExpensive`` before more than ``max_requests`` or ``max_bytes`` are read.
         """
         from catalogue.query.query import Query
-        from catalogue.read.dataframes import check_polars
+        from catalogue.settings import needing
 
-        check_polars()
-        from catalogue.scan.lazy_frame import scan
+        with needing("polars", "this"):
+            from catalogue.scan.lazy_frame import scan
 
         return scan(self.session, Query.of(patterns, match=match, **query), max_requests, max_bytes)
 

@@ -111,9 +111,9 @@ class TableCalls:
         """
         from catalogue.key_map.key_map import crawl_axis, file_extents
         from catalogue.key_map.svg import draw_crawl
-        from catalogue.selection import select_one
+        from catalogue.selection import only_crawl, select_stored
 
-        chosen = select_one(self.session, crawl)
+        chosen = only_crawl(select_stored(self.session, crawl, self.session.metadata().crawls))
         return draw_crawl(chosen, crawl_axis(file_extents(self.session, chosen, None)))
 
     def export_ducklake(

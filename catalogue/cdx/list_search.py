@@ -125,7 +125,6 @@ class ClusterSearch:
         self.predict = predict
         self._is_checked = False
         """The shards were counted, or the crawl has no list of files."""
-        self.bytes = 0
 
     @property
     def known(self) -> KnownLines:
@@ -149,7 +148,6 @@ class ClusterSearch:
                 self._read_all(part)
         if self._is_unchecked_end(end):
             if (listed := list_of_files(self._source, self.crawl)) is not None:
-                self.bytes += len(listed)
                 self.known.check_shards(count_shards(self.crawl, listed))
             self._is_checked = True
         return self.known.list(start, end)
@@ -172,7 +170,6 @@ class ClusterSearch:
         return ByteRange(start, end) if start < end else None
 
     def _open(self, response: Response) -> KnownLines:
-        self.bytes += len(response.body)
         size = response.total_size
         if size > MAX_LIST:
             raise BadCdx(f"{self._path} has {size:,} bytes; at most {MAX_LIST:,} are accepted")
@@ -251,6 +248,4 @@ class ClusterSearch:
             rest, at = body[body.rfind(b"\n") + 1 :], piece.end
 
     def _get(self, part: ByteRange) -> Response:
-        response = self._source.get(self._path, part, pin=self.known.version)
-        self.bytes += len(response.body)
-        return response
+        return self._source.get(self._path, part, pin=self.known.version)

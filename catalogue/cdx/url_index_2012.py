@@ -25,7 +25,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from catalogue.commoncrawl.capture import MAX_RECORD, Capture
-from catalogue.errors import BadUrlIndex, NotFound, QueryError
+from catalogue.errors import BadCdx, NotFound, QueryError
 from catalogue.formatting import ReprMixin
 from catalogue.source.byte_ranges import ByteRange, FileVersion, coalesce
 from catalogue.source.cache import drop_cached
@@ -151,7 +151,7 @@ class Header:
         """Return the range of consecutive blocks, both inclusive."""
         if not 0 <= first <= last < self.blocks:
             message = f"the index has no blocks {first:,} to {last:,}: its {self.file_size:,} bytes are {self.blocks:,}"
-            raise BadUrlIndex(message)
+            raise BadCdx(message)
         end = HEADER_SIZE + (last + 1) * self.block_size
         return ByteRange(HEADER_SIZE + first * self.block_size, min(end, self.file_size))
 
@@ -179,20 +179,20 @@ def capture_at(key: bytes, location: bytes) -> Capture:
     segment, date, partition, offset, size = _LOCATION.unpack(location)
     if not (offset < _MAX_OFFSET and 0 < size <= MAX_RECORD):
         message = f"invalid place of the record of {url_of(key)[:200]!r}: {size:,} bytes at {offset:,}"
-        raise BadUrlIndex(message)
+        raise BadCdx(message)
     return Capture(f"parse-output/segment/{segment}/{date}_{partition}.arc.gz", offset, size, url_of(key))
 
 
 def parse_header(data: bytes, file_size: int) -> Header:
     if len(data) != HEADER_SIZE:
-        raise BadUrlIndex(f"the index has {len(data)} bytes, too few for its header")
+        raise BadCdx(f"the index has {len(data)} bytes, too few for its header")
     block_size, index_blocks = _HEADER.unpack(data)
     header = Header(block_size, index_blocks, file_size)
     if not _LEAST_BLOCK <= header.block_size <= MAX_BLOCK:
-        raise BadUrlIndex(f"invalid size of blocks in a URL index: {header.block_size:,} bytes")
+        raise BadCdx(f"invalid size of blocks in a URL index: {header.block_size:,} bytes")
     if not 0 < header.index_blocks < header.blocks:
         message = f"a file of {header.blocks:,} blocks cannot have {header.index_blocks:,} index blocks and data blocks"
-        raise BadUrlIndex(message)
+        raise BadCdx(message)
     return header
 
 
@@ -241,8 +241,8 @@ def _check_order(number: int, keys: list[bytes]) -> None:
         raise _bad(number, "is not in order")
 
 
-def _bad(number: int, what: str) -> BadUrlIndex:
-    return BadUrlIndex(f"block {number:,} of the index {what}")
+def _bad(number: int, what: str) -> BadCdx:
+    return BadCdx(f"block {number:,} of the index {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class OldIndex(ReprMixin):
 
         Raises:
             QueryError: if the pattern is invalid.
-            BadUrlIndex: if the file is not such an index.
+            BadCdx: if the file is not such an index.
             SourceError: if it cannot be read.
         """
         pattern = parse_key_prefix(text)
@@ -290,7 +290,7 @@ class OldIndex(ReprMixin):
                 lower = lower if before is None else before
                 upper = upper if stop is None else stop
             if left > right or left < self._header.index_blocks or right < self._header.index_blocks:
-                raise BadUrlIndex(f"{self._path} has branches of different lengths, or out of order")
+                raise BadCdx(f"{self._path} has branches of different lengths, or out of order")
         return Extent(pattern, left, right, lower, upper, self._header.place(left, right))
 
     def cost(self, extent: Extent, *, limit: int | None = None) -> tuple[int, int]:
@@ -301,7 +301,7 @@ class OldIndex(ReprMixin):
         """Yield the captures of an extent, in the order of the index, without times, digests and states.
 
         Raises:
-            BadUrlIndex: if blocks are damaged, or contradict the index blocks.
+            BadCdx: if blocks are damaged, or contradict the index blocks.
             SourceError: if they cannot be read.
         """
         size, requested, end = self._header.block_size, limit, extent.pattern.interval.end
@@ -330,7 +330,7 @@ class OldIndex(ReprMixin):
         """Drop what is cached of an index that is not valid, so that the next command requests it again."""
         try:
             yield
-        except BadUrlIndex:
+        except BadCdx:
             if "_opened" in self.__dict__:  # its header is valid
                 version = self._opened[1]
                 drop_cached(self._source, self._path, version, [ByteRange(0, version.size)])
@@ -378,4 +378,4 @@ class OldIndex(ReprMixin):
 
 def _check_bounds(keys: tuple[bytes, ...], lower: bytes | None, upper: bytes | None, number: int) -> None:
     if keys and ((lower is not None and keys[0] < lower) or (upper is not None and keys[-1] > upper)):
-        raise BadUrlIndex(f"block {number:,} of the index contradicts the blocks above it, or before it")
+        raise BadCdx(f"block {number:,} of the index contradicts the blocks above it, or before it")

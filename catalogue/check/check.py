@@ -21,7 +21,7 @@ from catalogue.progress import Progress, Report
 from catalogue.query.arguments import several
 from catalogue.selection import select_stored
 from catalogue.session import Session
-from catalogue.source.parallel import RequestThreads, map_in_order
+from catalogue.source.parallel import run_ahead
 from catalogue.store.schema import TABLES, row_group_of, unwritable
 from catalogue.store.stored_file import file_version_of, marker
 from catalogue.store.stored_lists import (
@@ -63,10 +63,8 @@ class Checked(ReprMixin):
     """The number of files that were compared with the source, by one request each."""
     equal: int = 0
     seed: int | None = None
-    empty: bool = False
-    """Whether a comparison was requested and nothing was compared."""
     notes: list[str] = field(default_factory=list)
-    """Sentences about what was not compared, and why."""
+    """Sentences about a requested comparison that was not made, and why."""
     failure: SourceError | None = None
     """Why not all of the share could be compared."""
     repaired: bool = False
@@ -89,7 +87,7 @@ class Checked(ReprMixin):
     @property
     def complete(self) -> bool:
         """Whether everything is valid now, and something of a requested comparison was compared."""
-        return not (self.unrepaired or self.harvests or self.empty) and self.failure is None
+        return not (self.unrepaired or self.harvests or self.notes) and self.failure is None
 
     def _line(self) -> str:
         found = plural(len(self.findings), "finding") if self.findings else "no defects"
@@ -283,9 +281,12 @@ class _Check:
             checked.harvests.append(self.dataset.harvest_command(crawl, subsets))
 
     def _note_missing(self, paths: Iterable[str], reason: str) -> None:
-        """Store failures for deleted files, so that answers say that they are incomplete."""
-        if failures := [(path, marker(reason)) for path in paths]:
-            self.session.store.put("failures", failures)
+        """Store failures for deleted files, so that answers are incomplete, and forget pulls of their crawls."""
+        store, failures = self.session.store, [(path, marker(reason)) for path in paths]
+        if failures:
+            store.put("failures", failures)
+        for file in filter(None, (self.dataset.file(path) for path, _ in failures)):
+            store.delete("documents", store.keys("documents", f"snapshots/{file.crawl}/"))
 
     def _failures(self) -> Iterator[tuple[str, str]]:
         store = self.session.store
@@ -293,7 +294,7 @@ class _Check:
 
     def _check_database(self, *, repair: bool) -> None:
         store, dataset, checked = self.session.store, self.dataset, self.checked
-        path = self.session.writable_database(changes=repair)
+        path = self.session.writable_database()
         if repair:
             remake_tables(self.session.writable_tables(), store, dataset)
             differences.rebuild(path, store, dataset)
@@ -327,7 +328,6 @@ class _Check:
         checked.seed = None if share.part else seed
         chosen = share.choose(paths, partial(compared_length, self.session), seed) if paths else []
         if not chosen:
-            checked.empty = True
             checked.notes.append(
                 "no file was compared with the source: the share contains no file; choose another, such as 1%"
             )
@@ -338,9 +338,10 @@ class _Check:
         def compare(path: str) -> list[Finding]:
             return [*compare_with_source(self.session, path)]
 
-        with closing(RequestThreads(source.connections)) as threads:
+        with closing(run_ahead(source.connections, compare, chosen)) as calls:
             try:
-                for findings in map_in_order(threads, compare, chosen, limit=2 * source.connections):
+                for _, call in calls:
+                    findings = call.result()
                     checked.findings += findings
                     checked.compared += 1
                     checked.equal += not findings

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from catalogue.commoncrawl.crawls import (
     COLLINFO,
+    check_columnar,
     check_crawl_name,
     has_columnar_index,
     newest_first,
@@ -125,6 +126,7 @@ def diagnose(session: Session, crawl: str | None = None) -> Diagnosis:
         raise QueryError("doctor examines only Common Crawl's index; leave out --table")
     if crawl is not None and (crawl := ",".join(parse_crawl_words([crawl]))) != "latest":
         check_crawl_name(crawl)
+        check_columnar(crawl)
     stored: list[str] = []
     with suppress(StoreError):
         if session.store_path.exists():

@@ -14,21 +14,20 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
-from catalogue.atomic_files import named, open_file, whole_file
+from catalogue.atomic_files import open_file, output_file
 from catalogue.commoncrawl.crawls import COLLINFO
-from catalogue.errors import BadReceipt, FileChanged, NotFound, QueryError, RangeIgnored, WrongRange
+from catalogue.commoncrawl.datasets import is_path
+from catalogue.errors import FileChanged, FormatError, NotFound, QueryError, RangeIgnored, WrongRange
 from catalogue.formatting import ReprMixin, json_line, plural, printable, size, to_json
 from catalogue.progress import Progress
 from catalogue.session import Session
 from catalogue.settings import package_version
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.observe import RequestEvent
-from catalogue.source.parallel import RequestThreads, map_in_order
+from catalogue.source.parallel import run_ahead
+from catalogue.store.folder_settings import as_setting
 
 _FORMAT = 1
 _LARGEST = 1 << 30
@@ -40,7 +39,6 @@ _LONGEST_HEAD, _LONGEST_LINE = 64 << 20, 1 << 16
 """Bytes of the first line, and of the line of a range."""
 _AFTER_FOOTER = 8
 """Bytes for the length of a footer and the magic number."""
-_PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*(?:/[A-Za-z0-9][A-Za-z0-9._=+-]*)*")
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -62,7 +60,6 @@ class ReceiptRecorder:
     """Records what is read, as an observer of requests, for any thread."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
         self._reads: dict[ReadRange, None] = {}
 
     def __call__(self, event: RequestEvent) -> None:
@@ -79,8 +76,7 @@ class ReceiptRecorder:
             event.reason,
             event.source,
         )
-        with self._lock:
-            self._reads[read] = None
+        self._reads[read] = None
 
     def add_footers(self, session: Session, paths: Iterable[str]) -> None:
         """Add the footers in the store by which files were planned."""
@@ -106,7 +102,7 @@ class ReceiptRecorder:
             "ranges": len(reads),
         }
         whole = hashlib.sha256()
-        with named(receipt), whole_file(receipt) as file:
+        with output_file(receipt) as file:
             for value in (head, *map(asdict, reads)):
                 line = json_line(to_json(value))
                 whole.update(line)
@@ -139,7 +135,7 @@ def read_receipt(path: Path) -> Receipt:
     """Read a receipt and check its own digest.
 
     Raises:
-        BadReceipt: if it is invalid or was changed.
+        FormatError: if it is invalid or was changed.
         QueryError: if it cannot be read.
     """
     try:
@@ -152,13 +148,13 @@ def read_receipt(path: Path) -> Receipt:
 def _read_receipt(path: Path, file: BinaryIO) -> Receipt:
     length = os.fstat(file.fileno()).st_size
     if length > _LARGEST:
-        raise BadReceipt(f"{path} is larger than {size(_LARGEST)}")
+        raise FormatError(f"{path} is larger than {size(_LARGEST)}")
     last = len(_last_line("0" * 64))
     content, digest = max(0, length - last), hashlib.sha256()
     while chunk := file.read(min(_CHUNK, content - file.tell())):
         digest.update(chunk)
     if file.read(last + 1) != _last_line(digest.hexdigest()):
-        raise BadReceipt(f"{path} is not a receipt, or was changed: its last line is not the digest of the others")
+        raise FormatError(f"{path} is not a receipt, or was changed: its last line is not the digest of the others")
     file.seek(0)
     try:
         head = json.loads(file.readline(_LONGEST_HEAD))
@@ -166,7 +162,7 @@ def _read_receipt(path: Path, file: BinaryIO) -> Receipt:
         while file.tell() < content:
             reads.append(_checked(ReadRange(**json.loads(file.readline(_LONGEST_LINE)))))
         if head["receipt"] != _FORMAT or head["ranges"] != len(reads):
-            raise BadReceipt(f"{path} has another format than this version writes")
+            raise FormatError(f"{path} has another format than this version writes")
         json.dumps(to_json(head), ensure_ascii=False).encode()  # raises an error for what cannot be printed
         answer = head["answer"]
         name = str(answer["file"])
@@ -182,7 +178,7 @@ def _read_receipt(path: Path, file: BinaryIO) -> Receipt:
             tuple(reads),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise BadReceipt(f"{path} is not a receipt: {printable(str(error)[:200])}") from error
+        raise FormatError(f"{path} is not a receipt: {printable(str(error)[:200])}") from error
 
 
 def _checked(read: ReadRange) -> ReadRange:
@@ -192,7 +188,7 @@ def _checked(read: ReadRange) -> ReadRange:
     texts = (read.path, read.sha256, read.reason, read.source)
     if not all(isinstance(each, str) for each in texts):
         raise ValueError("a range has a value of another type")
-    if not (_PATH.fullmatch(read.path) and ".." not in read.path and _DIGEST.fullmatch(read.sha256)):
+    if not (is_path(read.path) and _DIGEST.fullmatch(read.sha256)):
         raise ValueError("a range has an invalid path or digest")
     return read
 
@@ -224,11 +220,8 @@ def check_source(receipt: Receipt, session: Session) -> Iterator[str]:
     reads = [read for read in receipt.reads if read.source in hosts]
     if others := sorted({read.source for read in receipt.reads} - hosts):
         if not reads:
-            other = others[0]
-            place = printable(url2pathname(urlsplit(other).path) if other.startswith("file:") else other)
-            raise QueryError(
-                f"the receipt is of {printable(other)}; run the same command with --source {shlex.quote(place)}"
-            )
+            place = shlex.quote(printable(as_setting(others[0])))
+            raise QueryError(f"the receipt is of {printable(others[0])}; run the same command with --source {place}")
         yield from (f"ranges of {printable(other)} were not read" for other in others)
     at = Progress("reading", len(reads), 0)
 
@@ -246,20 +239,20 @@ def check_source(receipt: Receipt, session: Session) -> Iterator[str]:
             return f"{read.path} has {response.total_size:,} bytes, and the receipt {read.size:,}"
         return None if hashlib.sha256(response.body).hexdigest() == read.sha256 else f"{place} was changed"
 
-    with closing(RequestThreads(source.connections)) as threads, session.bars("ranges") as advance:
-        found = map_in_order(
-            threads,
-            lambda read: check(read) and check(read),  # the response may be damaged, so another one confirms a problem
-            reads,
-            limit=_IN_FLIGHT,
-            weight=lambda read: read.end - read.start,
-        )
-        with closing(found):
-            for problem in found:
-                at.done += 1
-                advance(at)
-                if problem:
-                    yield problem
+    calls = run_ahead(
+        source.connections,
+        lambda read: check(read) and check(read),  # the response may be damaged, so another one confirms a problem
+        reads,
+        limit=_IN_FLIGHT,
+        weight=lambda read: read.end - read.start,
+    )
+    with closing(calls), session.bars("ranges") as advance:
+        for _, call in calls:
+            problem = call.result()
+            at.done += 1
+            advance(at)
+            if problem:
+                yield problem
 
 
 def _digest(path: Path) -> tuple[int, str]:

@@ -337,11 +337,6 @@ def _status_of(error: Exception) -> int:
         free = room(error.filename, error) if error.filename else ""
         place = error.filename or "the output or the disk"
         return _print_error(DiskFailed(f"{place}: {error.strerror or error}{free}"))
-    if type(error).__module__.partition(".")[0] in {"duckdb", "_duckdb"}:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return _print_error(
-            DiskFailed(f"the metadata database cannot be read ({first}); run: catalogue check --repair")
-        )
     return _print_error(error)
 
 

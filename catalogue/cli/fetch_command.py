@@ -60,30 +60,23 @@ class RecordOutput:
     missing: tuple[str, ...] = ()
     """Sentences about captures that may be missing."""
 
+    @property
+    def most(self) -> int | None:
+        """Approximate bytes of a file."""
+        return None if self.max_size is None else parse_size(self.max_size)
+
     def check(self, *, json_: bool) -> None:
-        if self.main_content and self.form not in {"text", "parquet"}:
-            raise QueryError(f"{self.form} has no texts; leave out --main-content, or fetch text")
-        if self.output is None:
-            return
+        from catalogue.output.formats import FormatSpec
+        from catalogue.output.open_output import check_output
+
+        FormatSpec(self.form, self.main_content)
         if self.output == "-":
             if self.max_size or json_:
                 raise QueryError("with stdout as output, leave out --max-size and --json")
             if self.form == "warc" and sys.stdout.isatty():
                 raise QueryError("WARC records cannot be printed on a terminal; add -o FILE")
-            return
-        if self.form == "payload" and self.max_size:
-            raise QueryError("each payload is a file; leave out --max-size")
-        from catalogue.output.formats import SUFFIXES
-        from catalogue.output.targets import split_output
-
-        split_output(self.output, file=self.form != "payload")
-        if self.max_size is not None and not parse_size(self.max_size):
-            raise QueryError("--max-size must not be 0; use one such as 1GB")
-        if self.form == "payload" and self.output.endswith(tuple(filter(None, SUFFIXES.values()))):
-            raise QueryError(f"payloads are written to a folder; {self.output} looks like a file")
-        suffix = SUFFIXES[self.form]
-        if not self.output.endswith(suffix):
-            raise QueryError(f"the name of a file with {self.form} ends in {suffix}; {self.output} does not")
+        elif self.output is not None:
+            check_output(self.output, self.form, self.most)
 
     def fetch(
         self, options: Common, catalogue: "Catalogue", captures: "pa.Table", budget: Budget, *, about: str, json_: bool
@@ -105,7 +98,7 @@ class RecordOutput:
                 sys.stdout.buffer if self.output == "-" else self.output,
                 form=self.form,
                 main_content=self.main_content,
-                most=parse_size(self.max_size) if self.max_size else None,
+                most=self.most,
                 about=about,
                 agree=agree,
             )
@@ -146,7 +139,7 @@ def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--captures",
     "file",
     type=click.File("rb"),
-    help="Fetch the captures in this file: JSON lines, CDXJ, CSV or Parquet; - for stdin.",
+    help="Fetch the captures in this file: JSON lines, CDXJ, CDX, CSV or Parquet; - for stdin.",
 )
 @click.option(
     "-o", "--output", help="The file to write, such as found.warc.gz or s3://bucket/found.jsonl; - for stdout."

@@ -109,9 +109,9 @@ def get(
     else:
         content = _content(page, form, problems, main_content=main_content)
     if path:
-        from catalogue.atomic_files import named, whole_file
+        from catalogue.atomic_files import output_file
 
-        with named(path), whole_file(path) as file:
+        with output_file(path) as file:
             file.write(content)
     elif json_ or not sys.stdout.isatty():
         sys.stdout.buffer.write(content)

@@ -28,6 +28,10 @@ _LONGEST_LINE = 256 << 20
 _CDXJ = re.compile(r"\s*[^\s{\[]\S*\s+(\S+)\s+(\{.*)", re.DOTALL)
 _CDXJ_HEADERS = ("!", "@", "#")
 """Starts of lines that describe a CDXJ file."""
+_CDX_FIELDS = dict(
+    zip("abgksSV", ("url", "timestamp", "filename", "digest", "status", "length", "offset"), strict=True)
+)
+"""Letters of the first line of a CDX file, https://archive.org/web/researcher/cdx_legend.php."""
 _OFFSETS = {"offset", "warc_record_offset"}
 
 
@@ -97,7 +101,7 @@ def _patterns(lines: Iterator[str], name: str) -> Iterator[tuple[int, str]]:
 
 
 def captures_in(file: BinaryIO) -> "pa.Table":
-    """Return the columns of a file that locate records: Parquet, Arrow, JSON, JSON lines, CDXJ or CSV."""
+    """Return the columns of a file that locate records: Parquet, Arrow, JSON, JSON lines, CDXJ, CDX or CSV."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -117,7 +121,7 @@ def captures_in(file: BinaryIO) -> "pa.Table":
         for name in table.column_names:
             check_years(table.column(name))  # KeyError if two columns have this name
     except (ValueError, KeyError, RecursionError, EOFError, OSError, zlib.error, csv.Error, pa.ArrowException) as error:
-        message = f"{file.name} contains no captures as JSON, JSON lines, CDXJ, CSV, Parquet or Arrow"
+        message = f"{file.name} contains no captures as JSON, JSON lines, CDXJ, CDX, CSV, Parquet or Arrow"
         raise QueryError(f"{message}: {first_paragraph(error)}") from error
     return table
 
@@ -128,6 +132,10 @@ def _rows(text: Iterator[str]) -> Iterator[Mapping[str, Any]]:
     lines = chain([first], (line for _, line in numbered))
     if first.startswith("["):
         yield from (row if isinstance(row, dict) else {} for row in json.loads("".join(lines)))
+        return
+    if first.startswith("CDX "):
+        names = [_CDX_FIELDS.get(letter, letter) for letter in first.split()[1:]]
+        yield from (dict(zip(names, line.split(), strict=False)) for _, line in numbered if line.strip())
         return
     if not (first.startswith("{") or _CDXJ.match(first)):
         delimiter = max("\t;,", key=first.count)

@@ -54,10 +54,11 @@ SYNONYMS = {
 _PROPOSED = re.compile(rf"\bcatalogue ({'|'.join(COMMANDS)})\b")
 _TO_RUN = re.compile(r"(?<=run: )[^;\n]+")
 _ARGUMENT = re.compile(
-    r"\b(answer|columns|crawls|exact_url|follow|how|index|latest|match|on|read_subset|source)=('[^']*'|True|False|$)"
+    r"\b(answer|columns|crawls|exact_url|follow|how|index|latest|main_content|match|most|on|read_subset|source)="
+    r"('[^']*'|True|False|$)"
 )
 """An argument of Python in a message, or its name at the end of a message."""
-_OPTIONS = {"crawls": "crawl"}
+_OPTIONS = {"crawls": "crawl", "most": "max-size"}
 """Options with other names than their arguments."""
 _WITHOUT_TABLE = {"crawls", "doctor"}
 """Commands of messages that refuse --table."""

@@ -46,7 +46,8 @@ class OneOf(click.Choice[str]):
     def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
         options = ctx.command.params if ctx else []
         others = (f"{each.opts[0]} {value}" for each in options if value in getattr(each.type, "choices", ()))
-        similar = closest_name(str(value), self.choices) or next(others, None)
+        known = _BY_SUFFIX.get(f".{value}")
+        similar = known if known in self.choices else closest_name(str(value), self.choices) or next(others, None)
         return super().get_invalid_choice_message(value, ctx) + (f" Did you mean {similar!r}?" if similar else "")
 
 

@@ -69,7 +69,7 @@ def plan(
     if json_ + paths + (output is not None) > 1:
         raise QueryError("--json, --paths and --output exclude each other")
     format_ = format_for(None, output) if output else ""
-    from catalogue.commoncrawl.crawls import may_be_unlisted, suggest_crawl
+    from catalogue.commoncrawl.crawls import may_exist, suggest_crawl
     from catalogue.selection import known_crawls
 
     with options.opened() as catalogue:
@@ -79,8 +79,8 @@ def plan(
             captures.fetch_indexes()
         planned = captures.explain()
         listed = known_crawls(catalogue.session)
-        for crawl in captures.question.crawls if listed else ():
-            if crawl not in listed and not may_be_unlisted(crawl, listed):  # a query asks the source
+        for crawl in captures.question.crawls:
+            if not may_exist(crawl, listed):  # a query asks the source
                 options.say(f"the list of crawls does not have {crawl}; {suggest_crawl(crawl, listed)}")
         if planned.searched and (output or paths):
             raise QueryError("the files are known only after a search for blocks; add --indexes or --index columnar")
@@ -113,7 +113,9 @@ def plan(
     help="A file, or - for stdout. A folder, or a name that ends with /, gets one file per crawl, and can be resumed.",
 )
 @click.option("--count", is_flag=True, help="Print only the number of captures.")
-@click.option("--by", type=OneOf(["crawl"]), help="With --count: print the number for each crawl that has matches.")
+@click.option(
+    "--by", type=click.Choice(["crawl"]), help="With --count: print the number for each crawl that has matches."
+)
 @receipt_option
 @click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
 @scheduler_option

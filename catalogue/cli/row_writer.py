@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from catalogue.atomic_files import make_folder, named, whole_file
+from catalogue.atomic_files import make_folder, named, output_file, whole_file
 from catalogue.cdx.lines import Output, lines_of, write_lines
 from catalogue.cli.options import SUFFIXES, format_for
 from catalogue.cli.tables import table
@@ -87,10 +87,8 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
             stack.enter_context(named("standard output"))
             stack.callback(sys.stdout.buffer.flush)
             file: Any = _Terminal() if output is None and sys.stdout.isatty() else sys.stdout.buffer
-        elif output.exists() and not output.is_file():  # a device or a pipe cannot be replaced, only written to
-            file = stack.enter_context(output.open("wb"))
         else:
-            file = stack.enter_context(whole_file(output.resolve()))
+            file = stack.enter_context(output_file(output))
         if output is not None and output.suffix == ".gz":
             file = cast("IO[bytes]", stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)))
         yield file

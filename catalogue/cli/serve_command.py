@@ -172,13 +172,15 @@ def demo(options: Common, *, keep: bool, serve: bool) -> None:
         )
         with LoopbackServer(folder / "mirror") as server:
             os.environ["CATALOGUE_DATA"] = str(folder / "data")
-            os.environ["CATALOGUE_SOURCE"] = server.url
+            # The address of the server ends with it, so commands could not go on with the kept data folder.
+            os.environ["CATALOGUE_SOURCE"] = source = str(folder / "mirror") if keep else server.url
             os.environ["CATALOGUE_CACHE"] = str(folder / "cache")  # the cache of the user has pages of real crawls
             for why, command in _COMMANDS:
                 _run(why, command)
-            _show_python(folder / "data", server.url)
+            _show_python(folder / "data", source)
             received = sum(exchange.sent_bytes for exchange in server.log)
-            click.echo(f"\nIn total, {len(server.log)} requests were made, for {received:,} bytes.")
+            if not keep:
+                click.echo(f"\nIn total, {len(server.log)} requests were made, for {received:,} bytes.")
             if serve:
                 _serve(server.url)
     finally:
@@ -231,14 +233,8 @@ def _serve(url: str) -> None:
     help="Requests to the source that this process may make, for all calls and clients together.",
 )
 @click.option("--http", is_flag=True, help="Serve streamable HTTP instead of the standard streams.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="With --http: address to listen at.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8001,
-    show_default=True,
-    help="With --http: port; 0 for any free one.",
-)
+@click.option("--host", help="With --http: address to listen at.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="With --http: port; 0 for any free one.  [default: 8001]")
 @click.option(
     "--allow-host",
     "names",
@@ -246,7 +242,9 @@ def _serve(url: str) -> None:
     metavar="NAME",
     help="With --http: a host name that clients use, such as mcp.example.org; repeatable.  [default: this machine's]",
 )
-def mcp(options: Common, *, max_requests: int, http: bool, host: str, port: int, names: tuple[str, ...]) -> None:
+def mcp(
+    options: Common, *, max_requests: int, http: bool, host: str | None, port: int | None, names: tuple[str, ...]
+) -> None:
     """Serve assistants by the Model Context Protocol.
 
     The server uses the standard streams, or HTTP. Its tools list crawls, price queries, find captures, read
@@ -264,8 +262,10 @@ def mcp(options: Common, *, max_requests: int, http: bool, host: str, port: int,
         from catalogue.mcp_server.calls import Calls
         from catalogue.mcp_server.serve import serve_http, serve_stdio
     _check_dataset(options)
-    if names and not http:
-        raise QueryError("--allow-host needs --http")
+    given = {"--host": host, "--port": port, "--allow-host": names or None}
+    if useless := [option for option, value in given.items() if value is not None and not http]:
+        raise QueryError(f"{useless[0]} needs --http")
+    host, port = host or "127.0.0.1", 8001 if port is None else port
     if http and not names and not _is_loopback(host):
         raise QueryError(f"--host {host} needs --allow-host NAME, the host name in the URL that clients use")
     calls = Calls(options.settings(), max_requests, notify=options.say, observer=options.observer())

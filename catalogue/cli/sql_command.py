@@ -87,7 +87,7 @@ def sql(
     catalogue sql < statements.sql
     catalogue sql
     """
-    from catalogue.export.ducklake_sql import add_column_chunks, attach_named, connect, without_column_chunks
+    from catalogue.export.ducklake_sql import add_column_chunks, attach_named, connect, notes_on_views
     from catalogue.metadata_db.connection import answerable
 
     if json_ and format_ not in {None, "jsonl"}:
@@ -108,11 +108,11 @@ def sql(
         text = _statement(text.strip(), catalogue.session.dataset)
         with connect(catalogue.session) as connection, answerable():
             missing = attach_named(catalogue.session, connection, text)
-            if not chunks_of and (without := without_column_chunks(connection, text)):
-                options.say(f"{without}; add --column-chunks CRAWL")
             if not catalogue.session.metadata().requested_crawls:
                 harvest = catalogue.session.dataset.harvest_command("latest")
                 options.say(f"no footers are stored, so only the views crawls and blocks can have rows; run: {harvest}")
+            for note in () if chunks_of else notes_on_views(catalogue.session, connection, text):
+                options.say(note)
             _run_statements(connection, text, given, format_)
     return report_incomplete("the answer may be incomplete", missing)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from catalogue.commoncrawl.datasets import is_path
 from catalogue.errors import BadRecord, QueryError
 from catalogue.formatting import in_utc
 from catalogue.source.byte_ranges import ByteRange
@@ -14,11 +15,8 @@ from catalogue.source.byte_ranges import ByteRange
 MAX_RECORD = 64 << 20
 """Bytes of the largest accepted record; the largest known have 7 MB."""
 
-_ARCHIVE = re.compile(
-    r"(common-crawl/)?((?:crawl-data|cc-index|projects|contrib|crawl-00[12]|parse-output)"
-    r"(?:/[A-Za-z0-9][A-Za-z0-9._=+-]*){1,12})"
-)
-"""Paths of archives; some old ones are in a folder that Common Crawl's bucket no longer has."""
+_OLD_FOLDER = "common-crawl/"
+"""Folder of some old archives, which Common Crawl's bucket no longer has."""
 _BUCKET_URL = re.compile(
     r"s3[an]?://(?:commoncrawl|aws-publicdatasets)/"
     r"|https?://(?:data\.commoncrawl\.org|ds5q9oxwqwsfj\.cloudfront\.net)/"
@@ -96,12 +94,12 @@ def capture_of(row: Mapping[str, Any], roots: Iterable[str] = ()) -> Capture:
         time = parse_timestamp(found["time"]) if found["time"] else None
     except (TypeError, ValueError, OverflowError) as error:
         raise BadRecord(f"invalid offset, length, status or time of a capture: {str(error)[:300]}") from error
-    matched = _ARCHIVE.fullmatch(_path(found["filename"] or "", roots))
-    if not matched:
+    path = _path(found["filename"] or "", roots)
+    archive = sys.intern(path.removeprefix(_OLD_FOLDER))  # millions of captures are in a few thousand archives
+    if not is_path(archive):
         raise BadRecord(f"{(found['filename'] or '')[:200]!r} is not the path of an archive")
     if not (0 <= offset < 1 << 50 and 0 < length <= MAX_RECORD):
         raise BadRecord(f"invalid record of {length:,} bytes at {offset:,}; at most {MAX_RECORD:,} bytes are accepted")
-    archive = sys.intern(matched[2])  # millions of captures are in a few thousand archives
     return Capture(
         archive,
         offset,
@@ -112,7 +110,7 @@ def capture_of(row: Mapping[str, Any], roots: Iterable[str] = ()) -> Capture:
         status if status > 0 else None,
         found["mime"],
         found["truncated"],
-        old_folder=matched[1] or "",
+        old_folder=path.removesuffix(archive),
         precision=precision_of(found["time"] or ""),
     )
 

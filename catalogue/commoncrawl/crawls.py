@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from catalogue.errors import BadManifest, QueryError, UnknownCrawl
-from catalogue.formatting import closest_name, in_utc
+from catalogue.formatting import closest_name, in_utc, not_among
 
 COLUMNAR, CDX = "columnar", "cdx"
 INDEXES = (COLUMNAR, CDX)
@@ -35,6 +35,7 @@ COLLINFO = "collinfo.json"
 _MARGIN = 31 * 24 * 60 * 60 * 1000
 """Milliseconds by which a crawl may have been fetched outside of its listed times."""
 _NAME = re.compile(CRAWL_NAME)
+NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"
 _LIST_CALL = "crawls()"
 _WEEK = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})[^0-9]{0,2}([0-9]{1,2})(?![0-9])")
 """Year and week in the name of a crawl, or in a similar text."""
@@ -86,9 +87,9 @@ def closest_crawl(text: str, known: Collection[str]) -> str | None:
     return nearest if nearest and distances[nearest] <= _WEEKS_PER_YEAR else None
 
 
-def may_be_unlisted(crawl: str, listed: Collection[str]) -> bool:
-    """Return whether a crawl may exist that is not listed: at most a year newer, or not a monthly crawl."""
-    if not listed or not crawl.startswith("CC-MAIN-"):
+def may_exist(crawl: str, listed: Collection[str]) -> bool:
+    """Return whether a crawl is listed, or may exist without: at most a year newer, or not a monthly crawl."""
+    if not listed or crawl in listed or not crawl.startswith("CC-MAIN-"):
         return True
     weeks = (weeks for each in listed if (weeks := weeks_between(crawl, each)) is not None)
     return bool(_WEEK.search(crawl)) and 0 < min(weeks, default=1) <= _WEEKS_PER_YEAR
@@ -117,6 +118,12 @@ def has_columnar_index(crawl: str) -> bool:
 
 def no_columnar_index(crawl: str) -> str:
     return f"{crawl} has no columnar index; the first crawl that has one is CC-MAIN-2013-20"
+
+
+def check_columnar(crawl: str) -> None:
+    """Raise UnknownCrawl if a crawl is older than the columnar index."""
+    if not has_columnar_index(crawl):
+        raise UnknownCrawl(no_columnar_index(crawl))
 
 
 def parse_crawl_words(words: Iterable[str], known: Collection[str] = ()) -> list[str]:
@@ -161,8 +168,10 @@ def select_crawls(words: Iterable[str], known: Collection[str], *, every: bool =
         else:
             found = [word if word in known else check_crawl_name(word, known)]
         if not found:
-            what = "crawl" if every else "crawl with a columnar index"
-            raise UnknownCrawl(f"{word!r} selects no {what}; name one of: catalogue crawls", call=_LIST_CALL)
+            if every:  # of a dataset
+                raise UnknownCrawl(f"{word!r} selects no crawl; there are {', '.join(candidates[:10])}")
+            reason = f"{word!r} selects no crawl with a columnar index; name one of: catalogue crawls"
+            raise UnknownCrawl(reason, call=_LIST_CALL)
         chosen += found
     return newest_first(chosen)
 
@@ -192,14 +201,12 @@ def subset_place(subset: str) -> tuple[int, str]:
     return (SUBSETS.index(subset) if subset in SUBSETS else len(SUBSETS), subset)
 
 
-def select_subsets(words: Iterable[str]) -> tuple[str, ...]:
+def select_subsets(words: Iterable[str], known: Sequence[str] = SUBSETS) -> tuple[str, ...]:
     chosen: list[str] = []
     for word in (part.strip() for text in words for part in text.split(",")):
-        if word != "all" and word not in SUBSETS:
-            similar = closest_name(word[:100], SUBSETS)
-            advice = f"did you mean {similar}?" if similar else f"choose among {', '.join(SUBSETS)} and all"
-            raise QueryError(f"unknown subset {word[:100]!r}; {advice}")
-        chosen += SUBSETS if word == "all" else [word]
+        if word not in (*known, "all"):
+            raise QueryError(not_among("unknown subset", word, (*known, "all")))
+        chosen += known if word == "all" else [word]
     return tuple(dict.fromkeys(chosen))
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from catalogue.commoncrawl.crawls import (
+    CDX,
+    COLUMNAR,
     CRAWL_NAME,
     SUBSETS,
     check_crawl_name,
@@ -19,7 +21,7 @@ from catalogue.commoncrawl.crawls import (
     select_crawls,
 )
 from catalogue.commoncrawl.gzip_members import inflate_list
-from catalogue.errors import BadManifest, FormatError, QueryError, UnknownCrawl
+from catalogue.errors import BadManifest, FormatError, NotHarvested, QueryError, UnknownCrawl
 from catalogue.formatting import without_secrets
 from catalogue.surt.pattern import Keys
 
@@ -39,6 +41,8 @@ _LONGEST_PATH = 1024
 """Bytes of a key of S3."""
 _PART = re.compile(r"(?:^|/)(crawl|subset)=([A-Za-z0-9][A-Za-z0-9._-]*)(?=/)")
 _GZIP = b"\x1f\x8b"
+_MOST_NAMED = 10
+"""Crawls in the command of a message."""
 _INDEX_PATH = re.compile(
     rf"(?:[A-Za-z0-9][A-Za-z0-9._+-]*/){{0,8}}crawl=({CRAWL_NAME})/subset=([a-z0-9]+)/"
     r"([A-Za-z0-9][A-Za-z0-9._+-]*\.parquet)"
@@ -115,19 +119,29 @@ class Dataset:
         """Return the command that fetches the footer of a changed file again."""
         return f"{self.harvest_command(file.crawl, [file.subset])} --refresh"
 
-    def harvest_call(self, crawl: str, subsets: Sequence[str] = ()) -> str:
-        chosen = f", subsets={list(subsets)}" if subsets and tuple(subsets) != SUBSETS[:1] else ""
-        return "harvest()" if crawl == self.name else f"harvest({crawl!r}{chosen})"
+    def not_harvested(
+        self, problem: str, crawls: Sequence[str], subsets: Sequence[str] = (), *, index: str = COLUMNAR
+    ) -> NotHarvested:
+        """Return the error that a harvest of crawls is needed, with its command and its call in Python."""
+        named = ",".join(crawls[:_MOST_NAMED])
+        command, chosen = self.harvest_command(named, subsets), ""
+        if index == CDX:
+            command, chosen = f"{command} --index cdx", ", index='cdx'"
+        elif subsets and tuple(subsets) != SUBSETS[:1]:
+            chosen = f", subsets={list(subsets)}"
+        call = "harvest()" if named == self.name else f"harvest({named!r}{chosen})"
+        return NotHarvested(f"{problem}; run: {command}", crawl=crawls[0], call=call)
 
     def select(self, words: Iterable[str], known: Sequence[str]) -> list[str]:
+        """Return what words select of another dataset than Common Crawl's index."""
         words = parse_crawl_words(words, known)
         if unknown := self.unknown_name(words, known):
             raise UnknownCrawl(f"{self.name} has no {unknown!r}; it has {', '.join(known[:10])}")
-        return select_crawls(words, known, every=self != COMMON_CRAWL)
+        return select_crawls(words, known, every=True)
 
     def unknown_name(self, words: Iterable[str], known: Collection[str]) -> str | None:
-        """Return a name that does not exist; names of Common Crawl's crawls are checked by their form."""
-        return None if self == COMMON_CRAWL else next((word for word in plain_names(words) if word not in known), None)
+        """Return a name that does not exist."""
+        return next((word for word in plain_names(words) if word not in known), None)
 
     def to_json(self) -> bytes:
         values = {"name": self.name, "key": self.key, "keys": self.keys.value, "manifest": self.manifest}

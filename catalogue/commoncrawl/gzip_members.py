@@ -5,10 +5,11 @@ errors are the same with and without it.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from gzip import GzipFile
 from io import BytesIO
+from typing import Any
 
 from catalogue.errors import BadManifest
 
@@ -17,7 +18,8 @@ try:
 except ImportError:  # some platforms have no wheels
     isal_zlib = None  # type: ignore[assignment]
 
-crc32 = isal_zlib.crc32 if isal_zlib else zlib.crc32
+fast_zlib: Any = isal_zlib or zlib
+crc32: Callable[[bytes | memoryview], int] = fast_zlib.crc32
 
 MAX_DOCUMENT = 16 << 20
 """Bytes of a decompressed manifest or list of crawls; the largest known have 0.2 MB."""

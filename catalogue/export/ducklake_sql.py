@@ -1,7 +1,7 @@
 """SQL over the metadata database, with the DuckLake of the data folder attached as ``cc``."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,8 +32,10 @@ NO_DOWNLOADS = "SET autoinstall_known_extensions = false"
 _NAMED = re.compile(rf"\b{NAME}\b(?!-)", re.IGNORECASE)  # CC-MAIN-2022-05 is the name of a crawl
 _CAPTURES = re.compile(rf"\b{NAME}\s*\.\s*\"?(?:captures|snapshots)", re.IGNORECASE)
 """Certainly of the lake; ``cc`` can also be another name."""
-_COLUMN_CHUNKS = re.compile(r"\bcolumn_chunks\b", re.IGNORECASE)
 _BLOCKS = re.compile(r"\bblocks\b", re.IGNORECASE)
+_HARVESTED = {"pages": "--pages", "blocks": "--index cdx", "column_values": "--values COLUMN"}
+"""Views of what a harvest stores only with an option."""
+_VIEWS = re.compile(rf"\b(?:from|join)\s+\"?(column_chunks|{'|'.join(_HARVESTED)})\b")
 _WHEEL = "duckdb_extension_{}"
 
 
@@ -44,16 +46,21 @@ def add_column_chunks(session: Session, crawls: Iterable[str]) -> None:
         rows = connection.execute("SELECT crawl FROM derived.tables WHERE column_chunks").fetchall()
     if requested - {crawl for (crawl,) in rows}:
         path = session.writable_database(changes=True)
-        refresh(path, session.store, session.dataset, column_chunks=requested)
+        refresh(path, session.store, session.dataset, column_chunks=requested, notify=session.notify)
 
 
-def without_column_chunks(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
-    """Return a sentence about crawls that the view ``column_chunks`` does not have if the query names it."""
-    if not _COLUMN_CHUNKS.search(query):
-        return None
-    rows = connection.execute("SELECT crawl FROM derived.tables WHERE NOT column_chunks").fetchall()
-    crawls = newest_first(crawl for (crawl,) in rows)
-    return f"the view column_chunks has no rows of {join_first(crawls)}" if crawls else None
+def notes_on_views(session: Session, connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[str]:
+    """Yield sentences about views of a query that have no rows, or none of some crawls, and how to fill them."""
+    views = {*_VIEWS.findall(query.lower())} - ({"blocks"} if session.dataset != COMMON_CRAWL else set())
+    for view in sorted(views):
+        if view == "column_chunks":
+            rows = connection.execute("SELECT crawl FROM derived.tables WHERE NOT column_chunks").fetchall()
+            if crawls := newest_first(each for (each,) in rows):
+                yield f"the view {view} has no rows of {join_first(crawls)}; run: catalogue sql --column-chunks CRAWL"
+        elif connection.execute(f"SELECT 1 FROM {view} LIMIT 1").fetchone() is None:  # noqa: S608 - one of ours
+            crawl = next(iter(newest_first(session.metadata().crawls)), "latest")
+            harvest = f"{session.dataset.harvest_command(crawl)} {_HARVESTED[view]}"
+            yield f"nothing is stored for the view {view} yet; run: {harvest}"
 
 
 def check_exportable(session: Session) -> None:
@@ -131,8 +138,8 @@ def connect_for(session: Session, query: str) -> duckdb.DuckDBPyConnection:
     try:
         for problem in attach_named(session, connection, query):
             warn(problem)
-        if without := without_column_chunks(connection, query):
-            warn(f"{without}; column_chunks(CRAWL) adds them")
+        for note in notes_on_views(session, connection, query):
+            warn(note)
     except BaseException:
         connection.close()
         raise

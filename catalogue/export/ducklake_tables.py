@@ -15,10 +15,11 @@ import duckdb
 
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked
-from catalogue.metadata_db.connection import quoted, writable
+from catalogue.metadata_db.connection import connect, quoted, writable
 from catalogue.metadata_db.refresh import STORAGE_VERSION
 from catalogue.settings import package_version
 from catalogue.store.locks import locked
+from catalogue.store.schema import read_only
 from catalogue.surt.macros import MACROS
 
 if TYPE_CHECKING:
@@ -222,7 +223,11 @@ def update_macros(database: Database) -> None:
 
 @contextmanager
 def reading(path: Path) -> Iterator[Database]:
-    with _translated_errors(path, "read"), _opened(path, backend_of(path)) as database:
+    with (
+        _translated_errors(path, "read"),
+        closing(read_only(path) if backend_of(path) == "sqlite" else connect(path)) as connection,
+    ):
+        database = Database(connection)
         _check(path, database)
         yield database
 
@@ -288,23 +293,11 @@ def _check(path: Path, database: Database) -> None:
 
 
 @contextmanager
-def _opened(path: Path, backend: str) -> Iterator[Database]:
-    if backend == "sqlite":
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            yield Database(connection)
-    else:
-        with duckdb.connect() as db:
-            db.execute(f"ATTACH {quoted(path)} AS lake (READ_ONLY)")
-            db.execute("USE lake")
-            yield Database(db)
-
-
-@contextmanager
 def _copied(path: Path, copy: Path, backend: str, *, empty: bool) -> Iterator[Database]:
     if backend == "sqlite":
         with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
             if not empty:
-                with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as original:
+                with closing(read_only(path)) as original:
                     original.backup(connection)
             connection.execute("PRAGMA journal_mode = OFF")  # a failed copy is deleted
             connection.execute("PRAGMA synchronous = OFF")  # _replace syncs it

@@ -15,7 +15,7 @@ from catalogue.harvest import snapshot
 from catalogue.metadata_db.lake_files import LakeFile, lake_files
 from catalogue.output.targets import local_path
 from catalogue.progress import Progress, Report
-from catalogue.query.arguments import several
+from catalogue.query.arguments import one_of, several
 from catalogue.selection import select_stored
 from catalogue.session import Session
 from catalogue.settings import address, needing
@@ -48,8 +48,8 @@ class Exported(ReprMixin):
 
 
 def export_ducklake(session: Session, path: str | Path | None, crawls: CrawlWords, backend: str | None) -> Exported:
-    if backend not in {None, *BACKENDS}:
-        raise QueryError(f"unknown backend {backend!r}; choose among {', '.join(BACKENDS)}")
+    if backend is not None:
+        one_of("backend", BACKENDS)(backend)
     place = local_path(path) if path is not None else session.data / LAKE_NAME
     chosen, files, missing = _stored_files(session, crawls)
     where = data_path(session.settings.source)

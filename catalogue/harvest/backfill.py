@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from catalogue.commoncrawl.crawls import CrawlWords
-from catalogue.errors import OF_ONE_FILE, FormatError, SourceError, StoreLocked
+from catalogue.errors import OF_ONE_FILE, CatalogueError, StoreLocked
 from catalogue.formatting import ReprMixin, plural
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
@@ -67,7 +67,7 @@ class Filled:
     """Reasons, by path."""
 
 
-_Result: TypeAlias = Mapping[int, Bounds] | SourceError | FormatError
+_Result: TypeAlias = Mapping[int, Bounds] | CatalogueError
 """Bounds by row group, or why a file cannot be read."""
 
 
@@ -125,10 +125,7 @@ class Backfill(ReprMixin):
                 yield from results
             return
         for plan in plans:
-            try:
-                yield read_bounds(plan, self.session.source, self.session.request_threads)
-            except OF_ONE_FILE as error:
-                yield error
+            yield read_bounds(plan, self.session.source, self.session.request_threads)
 
     def cost(self, gaps: FileMetadata) -> tuple[int, int]:
         """Return the requests and bytes of one file, if its page indexes are valid."""

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from catalogue.commoncrawl.crawls import CDX, COLUMNAR, has_columnar_index, no_columnar_index, suggest_crawl
+from catalogue.commoncrawl.crawls import CDX, COLUMNAR, check_columnar, suggest_crawl
 from catalogue.commoncrawl.datasets import (
     COMMON_CRAWL,
     Dataset,
@@ -22,10 +22,10 @@ from catalogue.commoncrawl.datasets import (
 )
 from catalogue.errors import OF_ONE_FILE, BadManifest, NotFound, SourceUnavailable, UnknownCrawl
 from catalogue.formatting import ReprMixin, plural, size
-from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_ranges
+from catalogue.harvest.tails import FetchedFile, FooterFetcher, index_span
 from catalogue.parquet.footer import decode_footer
 from catalogue.progress import Progress, Report
-from catalogue.source.parallel import RequestThreads, map_as_completed
+from catalogue.source.parallel import run_ahead
 from catalogue.store.database import Store
 from catalogue.store.schema import row_group_of
 from catalogue.store.stored_file import StoredFile, marker
@@ -107,9 +107,9 @@ def harvest(
         requested.sort(key=lambda file: file.subset != "warc")  # manifests list the pages last
         note_requested(store, requested)
         paths = {file.path for file in files}
-        for kind in ("files", "failures"):
-            store.delete(kind, set(stored_paths(store, table, crawl, kind=kind)) - paths)
+        store.delete("files", {*stored_paths(store, table, crawl)} - paths)
         stored = stored_paths(store, table, crawl)
+        store.delete("failures", {*stored_paths(store, table, crawl, kind="failures")} - paths.difference(stored))
         without_pages = _without_pages(store, table, crawl, stored) if pages and not refresh else {}
         up_to_date = set() if refresh else {*stored} - without_pages.keys()
         missing = [file for file in requested if file.path not in up_to_date]
@@ -119,7 +119,7 @@ def harvest(
             needed = f"{plural(len(missing), 'request')} and {size(received)}"
             session.notify(f"{crawl}: about {needed}, mainly for page indexes")
         outcome = Harvested(Progress(crawl, len(requested), len(requested) - len(missing)))
-        _Run(session, outcome, fetcher, {} if decoded is None else decoded, report).fetch(missing)
+        _Run(session, outcome, fetcher, {*stored}, {} if decoded is None else decoded, report).fetch(missing)
     return outcome
 
 
@@ -130,6 +130,8 @@ class _Run:
     session: "Session"
     outcome: Harvested
     fetcher: FooterFetcher
+    stored: set[str]
+    """Paths of files that have footers already, which answer although a request fails now."""
     decoded: dict[str, FooterRows]
     report: Report
     files: list[tuple[str, FetchedFile]] = field(default_factory=list)
@@ -140,13 +142,14 @@ class _Run:
     def fetch(self, missing: Iterable[IndexFile]) -> None:
         at, spent, started = self.outcome.progress, self.session.spending(), time.monotonic()
         self.report(at)
-        connections = self.session.source.connections
-        threads = RequestThreads(connections)
-        fetched = map_as_completed(threads, self.fetcher.fetch, missing, limit=2 * connections)
+        fetched = run_ahead(self.session.source.connections, self.fetcher.fetch, missing, in_order=False)
         try:
-            with closing(threads), closing(fetched):
-                for file, future in fetched:
-                    self._add(file.path, future)
+            with closing(fetched):
+                for tried, (file, call) in enumerate(fetched, 1):
+                    self._add(file.path, call)
+                    if tried == len(self.outcome.failures) == _HOPELESS:
+                        message = f"the first {_HOPELESS} files all failed, the last with: {call.exception()}"
+                        raise SourceUnavailable(message) from call.exception()
                     at.requests, at.bytes = spent()
                     at.seconds = time.monotonic() - started
                     self.report(at)
@@ -159,12 +162,10 @@ class _Run:
         except OF_ONE_FILE as error:
             self.outcome.failures[path] = str(error)
             self.outcome.progress.failed += 1
-            self.failures.append((path, marker(f"{type(error).__name__}: {error}")))
-            if not self.outcome.fetched and len(self.outcome.failures) >= _HOPELESS:
-                message = f"the first {_HOPELESS} files all failed, the last with: {error}"
-                raise SourceUnavailable(message) from error
+            if path not in self.stored:
+                self.failures.append((path, marker(f"{type(error).__name__}: {error}")))
         else:
-            if result.is_new:
+            if result.value:
                 self.outcome.fetched.add(path)
             if result.rows and len(self.decoded) < _DECODED:
                 self.decoded[path] = result.rows
@@ -179,8 +180,8 @@ class _Run:
         files, failures = self.files, self.failures
         self.files, self.failures, self.size, self.since = [], [], 0, time.monotonic()
         store = self.session.store
-        if files:
-            store.put_encoded("files", [(path, each.value) for path, each in files])
+        if values := [(path, each.value) for path, each in files if each.value]:
+            store.put_encoded("files", values)
         if failures:
             store.put("failures", failures)
         if indexes := [(path, each.indexes, each.version) for path, each in files if each.indexes]:
@@ -195,7 +196,7 @@ def _without_pages(store: Store, table: Dataset, crawl: str, paths: Iterable[str
         if (value := store.undamaged("files", path)) is None:
             continue
         footer = decode_footer(value.data, value.size)
-        requested = {group.ordinal for group in footer.row_groups if index_ranges([group], table.key)}
+        requested = {group.ordinal for group in footer.row_groups if index_span([group], table.key)}
         there = store.indexes(path, requested, value) if path in known else {}
         if any(not there.get(n) or len(there[n].offset_indexes) < len(footer.columns) for n in requested):
             found[path] = value
@@ -209,8 +210,7 @@ def fetch_manifest(session: "Session", crawl: str, *, refresh: bool) -> list[Ind
     if stored and not refresh:
         with suppress(BadManifest):  # older versions stored some that are refused now
             return parse_manifest(crawl, stored.data)
-    if not has_columnar_index(crawl):
-        raise UnknownCrawl(no_columnar_index(crawl))
+    check_columnar(crawl)
     try:
         response = source.get(path)
     except NotFound as error:

@@ -24,7 +24,7 @@ from catalogue.progress import Progress, Report
 from catalogue.session import Session
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import MAX_DOCUMENT, Response
-from catalogue.source.parallel import RequestThreads, map_in_order
+from catalogue.source.parallel import RequestThreads, run_ahead
 from catalogue.source.retry import PoliteSource, get_tail
 from catalogue.store.database import Store
 from catalogue.store.stored_file import StoredFile
@@ -129,14 +129,14 @@ def _pieces(
     report(progress)
     file.seek(0)
     yield from iter(partial(file.read, _READ), b"")
-    with closing(
-        map_in_order(threads, lambda part: source.get(list_path(crawl), part, pin=pin), ranges, limit=_AT_ONCE)
-    ) as parts:
-        for each in parts:
-            file.write(each.body)
-            progress.done, progress.bytes = progress.done + 1, progress.bytes + len(each.body)
+    fetch = partial(source.get, list_path(crawl), pin=pin)
+    with closing(run_ahead(threads.submit, fetch, ranges, limit=_AT_ONCE)) as calls:
+        for _, call in calls:
+            body = call.result().body
+            file.write(body)
+            progress.done, progress.bytes = progress.done + 1, progress.bytes + len(body)
             report(progress)
-            yield each.body
+            yield body
     file.write(end.body)
     file.flush()
     if file.tell() != size:

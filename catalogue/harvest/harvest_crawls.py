@@ -13,11 +13,8 @@ from catalogue.commoncrawl.crawls import (
     STORED,
     SUBSETS,
     CrawlWords,
-    has_columnar_index,
-    no_columnar_index,
+    check_columnar,
     parse_crawl_words,
-    plain_names,
-    select_crawls,
     select_subsets,
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, define_dataset, manifest_path, parse_path_list, path_columns
@@ -25,8 +22,8 @@ from catalogue.errors import CatalogueError, FormatError, QueryError, SourceErro
 from catalogue.formatting import ReprMixin, format_cost, plural
 from catalogue.harvest.harvest import Harvested, fetch_path_list, harvest, resolve_manifest_paths
 from catalogue.progress import Progress, Report
-from catalogue.query.arguments import member_of, several
-from catalogue.selection import check_listed, crawl_list, known_crawls, select_stored, update_crawl_list, with_stored
+from catalogue.query.arguments import member_of, one_of, several
+from catalogue.selection import check_listed, known_crawls, select_listed, select_stored, update_crawl_list, with_stored
 from catalogue.session import Session
 from catalogue.store.stored_lists import (
     REQUESTED,
@@ -196,8 +193,7 @@ def _harvest_values(
 
 def _check_options(session: Session, options: HarvestOptions) -> None:
     index, values = options.index, options.values
-    if index not in HARVESTED_INDEXES:
-        raise QueryError(f"invalid index {index!r}; use {' or '.join(HARVESTED_INDEXES)}")
+    one_of("index", HARVESTED_INDEXES)(index)
     if index == CDX and values:
         raise QueryError("values are in the columnar index; use index='columnar' or 'both'")
     if values and session.dataset_name is None:
@@ -217,8 +213,8 @@ def estimate_crawls(session: Session, crawls: CrawlWords | None, options: Harves
     files = requests = received = 0
     for crawl in (each for each in chosen if each not in known):
         check_listed(session, crawl, known_crawls(session))
-        if options.index != CDX and not has_columnar_index(crawl):
-            raise UnknownCrawl(no_columnar_index(crawl))
+        if options.index != CDX:
+            check_columnar(crawl)
     if options.index != COLUMNAR:
         files = len({*chosen} - (set() if options.refresh else {*crawls_with_blocks(store)}))
         requests, received = files * _LIST_REQUESTS, files * _LIST_BYTES
@@ -254,29 +250,19 @@ def _select(
 ) -> tuple[list[str], list[str], tuple[str, ...], tuple[str, ...]]:
     """Return the words, their crawls, newest first, the subsets, and why the list of crawls is incomplete."""
     session.check_writable()
+    words = [*several(() if crawls is None else crawls, "crawls")]
+    chosen_subsets = several(subsets, "subsets")
     if session.dataset == COMMON_CRAWL:
-        words = parse_crawl_words(several(() if crawls is None else crawls, "crawls"), known_crawls(session))
-        words = with_stored(session, words) if STORED in words else words
-        words = resolve_manifest_paths(session, words)
-        chosen, unlisted = _select_listed(session, words)
-        return words, chosen, select_subsets(several(subsets, "subsets") or SUBSETS[:1]), unlisted
-    if several(subsets, "subsets"):
+        words = parse_crawl_words(words, known_crawls(session))
+        words = resolve_manifest_paths(session, with_stored(session, words) if STORED in words else words)
+        selected = select_listed(session, words)
+        if not selected.listed:  # all crawls are named
+            with suppress(SourceError, FormatError):
+                update_crawl_list(session, None, attempts=1)
+        return words, [*selected.crawls], select_subsets(chosen_subsets or SUBSETS[:1]), selected.missing
+    if chosen_subsets:
         raise QueryError(f"the harvest of {session.dataset.name} stores all its files; leave out the subsets")
-    words = [*several(() if crawls is None else crawls, "crawls")] or ["all"]
-    return words, _select_in_list(session, words, refresh=refresh), SUBSETS, ()
-
-
-def _select_listed(session: Session, words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    if not words:
-        raise QueryError("no crawl to harvest; name one, such as CC-MAIN-2022-05, or latest")
-    plain = list(plain_names(words))
-    select_crawls(plain, known_crawls(session))
-    if len(plain) < len(words):
-        listed = crawl_list(session)
-        return select_crawls(words, listed.crawls), listed.missing
-    with suppress(SourceError, FormatError):
-        update_crawl_list(session, None, attempts=1)
-    return select_crawls(words, []), ()
+    return words, _select_in_list(session, words or ["all"], refresh=refresh), SUBSETS, ()
 
 
 def _select_in_list(session: Session, words: Sequence[str], *, refresh: bool) -> list[str]:

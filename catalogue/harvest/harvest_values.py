@@ -13,7 +13,7 @@ from catalogue.progress import Progress, Report
 from catalogue.query.arguments import comma_separated
 from catalogue.query.resolved_query import check_columns
 from catalogue.session import Session
-from catalogue.source.parallel import RequestThreads, map_as_completed
+from catalogue.source.parallel import run_ahead
 from catalogue.store.stored_lists import note_values
 
 ALL_VALUES = (
@@ -56,7 +56,7 @@ def harvest_values(
     outcome = Harvested(at, index=VALUES)
     spent, started = session.spending(), time.monotonic()
 
-    with session.store.harvesting(crawl), closing(RequestThreads(session.source.connections)) as executor:
+    with session.store.harvesting(crawl):
         requests = index.missing_dictionaries(columns)
         at.done -= sum(len(request.parts) for request in requests)
         if requests:
@@ -68,22 +68,22 @@ def harvest_values(
         report(at)
         try:
             while requests:  # pages of unknown length may be cut short
-                fetched = map_as_completed(executor, index.fetch, requests, limit=2 * session.source.connections)
-                for request, future in fetched:
-                    try:
-                        answer = future.result()
-                    except OF_ONE_FILE as error:
-                        outcome.failures[request.path] = str(error)
-                        at.failed += len(request.parts)
-                    else:
-                        index.take(request, answer)
-                        outcome.fetched.update(
-                            f"{request.path}#{part.row_group}:{part.column}" for part in request.parts
-                        )
-                        at.done = min(at.listed, at.done + len(request.parts))
-                    at.requests, at.bytes = spent()
-                    at.seconds = time.monotonic() - started
-                    report(at)
+                threads = session.source.connections
+                with closing(run_ahead(threads, index.fetch, requests, in_order=False)) as calls:
+                    for request, call in calls:
+                        try:
+                            answer = call.result()
+                        except OF_ONE_FILE as error:
+                            outcome.failures[request.path] = str(error)
+                            at.failed += len(request.parts)
+                        else:
+                            index.take(request, answer)
+                            names = {f"{request.path}#{part.row_group}:{part.column}" for part in request.parts}
+                            outcome.fetched |= names
+                            at.done = min(at.listed, at.done + len(names))
+                        at.requests, at.bytes = spent()
+                        at.seconds = time.monotonic() - started
+                        report(at)
                 left = index.missing_dictionaries(columns)
                 requests = tuple(each for each in left if each.path not in outcome.failures)
         finally:

@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import SystemRandom
-from typing import NamedTuple
+from tempfile import TemporaryFile
+from typing import BinaryIO, NamedTuple
 
 from catalogue.atomic_files import create, named
 from catalogue.check.compare_files import compare_file, written_indexes
@@ -41,7 +42,6 @@ from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store, encode_indexes
-from catalogue.store.locks import locked
 from catalogue.store.schema import index_key
 from catalogue.store.stored_file import StoredFile, decode, encode, marker, version_of
 from catalogue.store.stored_lists import VALUES
@@ -69,9 +69,10 @@ class SnapshotFile:
             raise ValueError(f"sha256 or size of {self.crawl}")
 
     @classmethod
-    def of(cls, crawl: str, path: Path) -> "SnapshotFile":
-        with path.open("rb") as file:
-            return cls(crawl, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+    def of(cls, crawl: str, file: BinaryIO) -> "SnapshotFile":
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type] # it has readinto
+        return cls(crawl, file.tell(), digest)
 
     @property
     def name(self) -> str:
@@ -95,22 +96,22 @@ class Entry(NamedTuple):
         return json.dumps([self.key, len(value), *map(len, parts)]).encode() + b"\n" + value
 
 
-def read_entries(path: Path) -> Iterator[Entry]:
+def read_entries(file: BinaryIO) -> Iterator[Entry]:
     """Decode the entries in a file from outside, without bounds of a backfill; raise BadSnapshot if it is invalid."""
+    file.seek(0)
     try:
-        with path.open("rb") as file:
-            while line := file.readline(_MAX_LINE):
-                key, *lengths = json.loads(line)
-                length, *parts = (typed(each, int) for each in lengths)
-                if min(length, *parts) < 0 or length > _MAX_VALUE:
-                    raise ValueError(f"an entry with {length} bytes")  # noqa: TRY301
-                stored = decode(file.read(length))
-                data = io.BytesIO(stored.data)
-                first, *packed = map(data.read, parts)
-                indexes = ((ordinal, Indexes.unpack(each).written) for ordinal, each in enumerate(packed) if each)
-                if sum(parts) != len(stored.data):
-                    raise ValueError(f"parts of {sum(parts)} bytes")  # noqa: TRY301
-                yield Entry(typed(key, str), replace(stored, data=first), {n: each for n, each in indexes if each})
+        while line := file.readline(_MAX_LINE):
+            key, *lengths = json.loads(line)
+            length, *parts = (typed(each, int) for each in lengths)
+            if min(length, *parts) < 0 or length > _MAX_VALUE:
+                raise ValueError(f"an entry with {length} bytes")  # noqa: TRY301
+            stored = decode(file.read(length))
+            data = io.BytesIO(stored.data)
+            first, *packed = map(data.read, parts)
+            indexes = ((ordinal, Indexes.unpack(each).written) for ordinal, each in enumerate(packed) if each)
+            if sum(parts) != len(stored.data):
+                raise ValueError(f"parts of {sum(parts)} bytes")  # noqa: TRY301
+            yield Entry(typed(key, str), replace(stored, data=first), {n: each for n, each in indexes if each})
     except (ValueError, TypeError, RecursionError, StoreDamaged) as error:
         raise BadSnapshot(f"it is damaged or has another form: {str(error)[:200]}") from error
 
@@ -182,7 +183,7 @@ def _write(part: Path, store: Store, crawl: str, paths: Sequence[str]) -> Snapsh
         for table, key in [("documents", manifest_path(crawl)), *(("files", path) for path in sorted(paths))]:
             if stored := store.get(table, key):
                 file.write(Entry(key, stored, written_indexes(store, key, stored)).pack())
-    return SnapshotFile.of(crawl, part)
+        return SnapshotFile.of(crawl, file)
 
 
 @dataclass(slots=True, repr=False)
@@ -225,10 +226,9 @@ def pull_snapshot(
         if absent := [crawl for crawl in selected if crawl not in listed]:
             raise UnknownCrawl(f"the snapshot does not have {absent[0]}; it has {join_first([*listed])}")
         pulled = Pulled(there.url, tuple(selected))
-        with locked(session.data / "pull.lock", session.data):
-            for done, crawl in enumerate(selected, 1):
-                _pull_file(session, there, listed[crawl], compare, pulled)
-                bar(Progress("pull", listed=len(selected), done=done, bytes=there.bytes))
+        for done, crawl in enumerate(selected, 1):
+            _pull_file(session, there, listed[crawl], compare, pulled)
+            bar(Progress("pull", listed=len(selected), done=done, bytes=there.bytes))
     shown = session.metadata()
     pulled.missing = tuple(each for crawl in sorted(selected) for each in shown.missing(crawl))
     return pulled
@@ -247,37 +247,33 @@ def _fetch_manifest(place: PoliteSource) -> dict[str, SnapshotFile]:
     return files
 
 
-def _fetch(place: PoliteSource, file: SnapshotFile, path: Path) -> None:
+def _fetch(place: PoliteSource, file: SnapshotFile, output: BinaryIO) -> None:
     pin = FileVersion(file.size, None)
-    with create(path) as output:
-        for start in range(0, file.size, MAX_DOCUMENT):
-            part = ByteRange(start, min(start + MAX_DOCUMENT, file.size))
-            try:  # a small file is requested without a range, which every server can answer
-                answer = place.get(file.name, None if len(part) == file.size else part, pin=pin)
-            except (NotFound, FileChanged) as error:
-                raise BadSnapshot(f"it is not the file of the manifest ({error}); {_AGAIN}") from error
-            pin = answer.version
-            output.write(answer.body)
-    if SnapshotFile.of(file.crawl, path) != file:
+    for start in range(0, file.size, MAX_DOCUMENT):
+        part = ByteRange(start, min(start + MAX_DOCUMENT, file.size))
+        try:  # a small file is requested without a range, which every server can answer
+            answer = place.get(file.name, None if len(part) == file.size else part, pin=pin)
+        except (NotFound, FileChanged) as error:
+            raise BadSnapshot(f"it is not the file of the manifest ({error}); {_AGAIN}") from error
+        pin = answer.version
+        output.write(answer.body)
+    if SnapshotFile.of(file.crawl, output) != file:
         raise BadSnapshot(f"it has another digest than in the manifest; {_AGAIN}")
 
 
 def _pull_file(session: Session, place: PoliteSource, file: SnapshotFile, compare: int, pulled: Pulled) -> None:
-    store, path, note = session.create_store(), session.data / "pulling.part", f"snapshots/{file.crawl}/{file.sha256}"
+    store, note = session.create_store(), f"snapshots/{file.crawl}/{file.sha256}"
     if store.get("documents", note):
         pulled.unchanged += 1
         return
-    with store.harvesting(file.crawl), named(path):
+    with store.harvesting(file.crawl), named(session.data), TemporaryFile(dir=session.data) as copy:
         try:
-            _fetch(place, file, path)
-            decoded, files, compared = _check(file.crawl, path, session.source, compare)
+            _fetch(place, file, copy)
+            decoded, files, compared = _check(file.crawl, copy, session.source, compare)
         except (FormatError, NotFound, FileChanged) as error:
             why = "" if isinstance(error, FormatError) else "it has a file that the source does not have as it is: "
             raise BadSnapshot(f"{place.url}{file.name}: {why}{error}; nothing of it was stored") from error
-        else:
-            added = Counter(table for table, _ in store.add_missing(_rows(file.crawl, path, store, session.source.url)))
-        finally:
-            path.unlink(missing_ok=True)
+        added = Counter(table for table, _ in store.add_missing(_rows(file.crawl, copy, store, session.source.url)))
         store.put("documents", [(note, marker(source=place.url))])
     pulled.files += added["files"]
     pulled.kept += files - added["files"]
@@ -286,11 +282,11 @@ def _pull_file(session: Session, place: PoliteSource, file: SnapshotFile, compar
     update_tables(session, decoded, values=[file.crawl])
 
 
-def _check(crawl: str, path: Path, source: PoliteSource, compare: int) -> tuple[dict[str, FooterRows], int, int]:
+def _check(crawl: str, copy: BinaryIO, source: PoliteSource, compare: int) -> tuple[dict[str, FooterRows], int, int]:
     decoded: dict[str, FooterRows] = {}
     paths: dict[bool, list[str]] = {False: [], True: []}  # by whether there are page indexes
     last = ""
-    for entry in read_entries(path):
+    for entry in read_entries(copy):
         try:
             rows = _check_entry(crawl, entry, last, source.url)
         except (FormatError, StoreDamaged) as error:
@@ -299,7 +295,7 @@ def _check(crawl: str, path: Path, source: PoliteSource, compare: int) -> tuple[
             paths[bool(entry.indexes)].append(last := entry.key)
             decoded |= {entry.key: rows} if rows else {}
     sample = {key for keys in paths.values() for key in SystemRandom().sample(keys, min(compare, len(keys)))}
-    for key, stored, indexes in read_entries(path) if sample else ():
+    for key, stored, indexes in read_entries(copy) if sample else ():
         if key in sample:
             pin = FileVersion(stored.size, None)
             same, different = compare_file(key, stored, indexes, source, COMMON_CRAWL.key, pin)
@@ -339,8 +335,8 @@ def _of_source(given: StoredFile, source: str) -> StoredFile:
     return replace(given, source=source, etag=etag, note="")
 
 
-def _rows(crawl: str, path: Path, store: Store, source: str) -> Iterator[tuple[str, str, bytes]]:
-    for key, given, indexes in read_entries(path):
+def _rows(crawl: str, copy: BinaryIO, store: Store, source: str) -> Iterator[tuple[str, str, bytes]]:
+    for key, given, indexes in read_entries(copy):
         stored = _of_source(given, source)
         yield "documents" if key == manifest_path(crawl) else "files", key, encode(stored)
         ours = store.undamaged("files", key)

@@ -33,12 +33,13 @@ _DECODING = Lock()
 """Held while a footer is decoded or encoded, since threads that decode at the same time only wait for each other."""
 
 
-def index_ranges(groups: Iterable[RowGroup], key: str) -> list[ByteRange]:
-    """Return where the page indexes are that are stored, in order."""
+def index_span(groups: Iterable[RowGroup], key: str) -> ByteRange | None:
+    """Return the range with all page indexes that are stored; None if there are none."""
     groups = list(groups)
     keys = (group.chunks[key].column_index for group in groups if key in group.chunks)
     located = (chunk.offset_index for group in groups for chunk in group.chunks.values())
-    return sorted(at for at in (*keys, *located) if at)
+    found = [at for at in (*keys, *located) if at]
+    return ByteRange(min(at.start for at in found), max(at.end for at in found)) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +47,13 @@ class FetchedFile:
     """What was fetched of a file, encoded for the store."""
 
     value: bytes
-    """The value with the footer."""
-    is_new: bool
-    """False for a footer that was stored before."""
+    """The value with the footer; empty if it was stored before."""
     version: StoredFile
-    """The value without the footer."""
+    """The stored file, of which the footer is not used."""
     indexes: Mapping[int, bytes] = field(default_factory=dict)
     """Page indexes by row group."""
     rows: FooterRows | None = None
     """Its rows in the table of the crawl."""
-
-    @classmethod
-    def of_footer(cls, stored: StoredFile, indexes: dict[int, Indexes], *, is_new: bool) -> "FetchedFile":
-        known = replace(stored, data=b"")
-        return cls(encode(stored), is_new, known, encode_indexes(indexes, known))
 
 
 class FooterFetcher:
@@ -75,34 +69,31 @@ class FooterFetcher:
         self._source, self._dataset = session.source, session.dataset
         self._known = known
         self._pages = pages
-        self._lock = Lock()
         self._largest: dict[str, int] = {}
         self._turn = count()
         for path in stored[::10]:
             value, file = session.store.undamaged("files", path), session.dataset.file(path)
             if value and file:
                 groups = decode_footer(value.data, value.size).row_groups if pages else ()
-                self._learn(file.subset, value.size, len(value.data), index_ranges(groups, session.dataset.key))
+                self._learn(file.subset, value.size, len(value.data), index_span(groups, session.dataset.key))
 
     def length(self, subset: str) -> int:
         """Return the length of the next tail."""
-        with self._lock:
-            largest = self._largest.get(subset)
-            more = next(self._turn) % _LENGTHS
+        largest, more = self._largest.get(subset), next(self._turn) % _LENGTHS
         if largest is None:
             return more + (FIRST_TAIL_WITH_PAGES if self._pages else USUAL_TAIL)
         return more + largest + largest // _SPARE + 4096
 
-    def _learn(self, subset: str, size: int, footer_length: int, indexes: Sequence[ByteRange]) -> None:
-        needed = size - TRAILER - indexes[0].start if indexes else footer_length
-        with self._lock:
-            self._largest[subset] = max(needed, self._largest.get(subset, 0))
+    def _learn(self, subset: str, size: int, footer_length: int, indexes: ByteRange | None) -> None:
+        needed = size - TRAILER - indexes.start if indexes else footer_length
+        self._largest[subset] = max(needed, self._largest.get(subset, 0))
 
     def fetch(self, file: IndexFile) -> FetchedFile:
         if known := self._known.get(file.path):
             footer = decode_footer(known.data, known.size)
-            ranges = index_ranges(footer.row_groups, self._dataset.key)
-            return FetchedFile.of_footer(known, self._indexes(file, footer, ranges, known.version, b""), is_new=False)
+            span = index_span(footer.row_groups, self._dataset.key)
+            indexes = self._indexes(file, footer, span, known.version, b"")
+            return FetchedFile(b"", known, encode_indexes(indexes, known))
         tail = get_tail(self._source, file.path, self.length(file.subset))
         version = tail.version
         try:
@@ -117,32 +108,29 @@ class FooterFetcher:
         except FormatError as error:
             message = f"{file.path}: {error}"
             raise type(error)(message) from error
-        indexes, ranges = {}, []
-        if self._pages:
-            ranges = index_ranges(footer.row_groups, self._dataset.key)
-            indexes = self._indexes(file, footer, ranges, version, body)
-        self._learn(file.subset, version.size, length, ranges)
+        span = index_span(footer.row_groups, self._dataset.key) if self._pages else None
+        indexes = self._indexes(file, footer, span, version, body)
         with _DECODING:
+            self._learn(file.subset, version.size, length, span)
             stored = stored_response(tail, self._source, data)
-            fetched = FetchedFile.of_footer(stored, indexes, is_new=True)
+            value, rows = encode(stored), None
             with suppress(OverflowError):  # which is reported where the table is made
-                rows = rows_of_footer(self._dataset.key, file, stored, version_of(fetched.value), footer)
-                return replace(fetched, rows=rows)
-            return fetched
+                rows = rows_of_footer(self._dataset.key, file, stored, version_of(value), footer)
+            known = replace(stored, data=b"")
+            return FetchedFile(value, known, encode_indexes(indexes, known), rows)
 
     def _indexes(
-        self, file: IndexFile, footer: Footer, ranges: Sequence[ByteRange], pin: FileVersion, body: bytes
+        self, file: IndexFile, footer: Footer, span: ByteRange | None, pin: FileVersion, body: bytes
     ) -> dict[int, Indexes]:
-        if not ranges:
+        if span is None:
             return {}
-        start, end = ranges[0].start, max(each.end for each in ranges)
         found: dict[int, Indexes] = {}
         for tail in (body, b""):  # a response may be damaged
             read, first = tail, pin.size - len(tail)
-            if start < first:
-                rest = ByteRange(start, min(first, end))
+            if span.start < first:
+                rest = ByteRange(span.start, min(first, span.end))
                 before = self._source.get(file.path, rest, pin=pin).body
-                first, read = start, before + read if rest.end == first else before
+                first, read = span.start, before + read if rest.end == first else before
             found = cut_indexes(footer, self._dataset.key, read, first)
             if not has_damage(found, footer, self._dataset.key, keys_only=True):
                 break

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ from catalogue.join.slices import DEFAULT_SIZES, JoinLedger, JoinPart, Sizes, Sl
 from catalogue.join.sort_keys import is_list_of_invalid, sort_keys
 from catalogue.progress import Progress, Report
 from catalogue.query.arguments import unknown_argument
-from catalogue.query.query import AllQueryOptions, Query, QueryOptions
+from catalogue.query.parameters import PARAMETERS
+from catalogue.query.query import Query, QueryOptions
 from catalogue.session import Session
 from catalogue.store.locks import locked
 from catalogue.surt.pattern import Match
@@ -64,7 +66,7 @@ class JoinQuery:
     @classmethod
     def of(cls, how: str, on: str | None, match: Match | str, query: QueryOptions) -> "JoinQuery":
         if others := sorted({*query}.difference(QueryOptions.__annotations__)):
-            if {*others}.isdisjoint(AllQueryOptions.__annotations__):
+            if {*others}.isdisjoint(each.name for each in PARAMETERS):
                 raise unknown_argument("join", others[0], QueryOptions.__annotations__)
             raise QueryError(f"a join does not have the options {join_first(others)}; filter its result instead")
         asked = Query.of("*", match=match, **query)
@@ -73,12 +75,10 @@ class JoinQuery:
 
 
 def estimate(session: Session, asked: JoinQuery, keys: Input) -> JoinEstimate:
-    work = session.new_temporary_folder()
-    try:
-        with closing(_JoinRun(session, asked, _read_once(keys), work, work / _INVALID, lambda _: None)) as run:
+    with TemporaryDirectory(dir=session.temporary_folder) as folder:
+        given, work = _read_once(keys), Path(folder)
+        with closing(_JoinRun(session, asked, given, work, work / _INVALID, lambda _: None)) as run:
             return run.estimate()
-    finally:
-        shutil.rmtree(work)
 
 
 def join(

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.atomic_files import named
+from catalogue.atomic_files import whole_file
 from catalogue.errors import QueryError
 from catalogue.parquet.arrow_arrays import (
     ascending,
@@ -32,23 +32,17 @@ from catalogue.surt.interval import KeyInterval, merge
 def batch_writer(path: Path, schema: pa.Schema, *, compress: bool) -> Iterator[Callable[[pa.RecordBatch, Any], None]]:
     """Yield a function that writes a batch to a new file, and its place among the others, as a JSON value."""
     options: Any = pa.ipc.IpcWriteOptions(compression="lz4" if compress else None, use_threads=False)
-    file = pa.OSFile(str(path), "wb")
-    writer = pa.ipc.new_file(file, schema, options=options)
     places: list[tuple[int, Any]] = []
+    with whole_file(path) as file, pa.ipc.new_file(file, schema, options=options) as writer:
 
-    def write(batch: pa.RecordBatch, place: Any) -> None:  # noqa: ANN401 - whatever JSON can have
-        if len(batch):
-            with named(path):
+        def write(batch: pa.RecordBatch, place: Any) -> None:  # noqa: ANN401 - whatever JSON can have
+            if len(batch):
                 writer.write_batch(batch)
-            places.append((len(batch), place))
+                places.append((len(batch), place))
 
-    try:
         yield write
-    finally:
-        with named(path):
-            writer.close()
-            file.close()
-    _places(path).write_text(json.dumps(places))
+    with whole_file(_places(path)) as file:
+        file.write(json.dumps(places).encode())
 
 
 class BatchFile:

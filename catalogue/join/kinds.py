@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.errors import QueryError
 from catalogue.join.keys import NUMBER, one_batch
 from catalogue.parquet.arrow_arrays import flags, integer, integers, numbers, positions
+from catalogue.query.arguments import one_of
 from catalogue.surt.pattern import Match
 
 _PAIRS, _PAIR_BYTES = 1 << 18, 256 << 20
@@ -222,7 +222,6 @@ KINDS = {kind.name: kind for kind in _KINDS}
 
 
 def kind_of(name: str, match: Match) -> Kind:
-    if name not in KINDS:
-        raise QueryError(f"there is no join {name!r}; use {', '.join(KINDS)}")
+    one_of("how", KINDS)(name)
     of_urls = {kind.name: kind for kind in _OF_URLS} if match is Match.EXACT else {}
     return of_urls.get(name, KINDS[name])

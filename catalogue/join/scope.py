@@ -11,7 +11,7 @@ from catalogue.captures import Captures
 from catalogue.cdx.block_file import StoredList
 from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.errors import CatalogueError, NotHarvested, QueryError, StoreDamaged, StoreLocked
+from catalogue.errors import CatalogueError, NotHarvested, QueryError, StoreChanged, StoreDamaged, StoreLocked
 from catalogue.find_captures import crawl_indexes, known_columns, run_query
 from catalogue.formatting import plural
 from catalogue.join.joined import CrawlPrice
@@ -20,7 +20,7 @@ from catalogue.join.kinds import Kind, newest_columns
 from catalogue.join.slices import Sizes, Slice, cut, pieces_of_blocks, pieces_of_row_groups
 from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import schema_of
-from catalogue.selection import MOST_NAMED, select
+from catalogue.selection import select
 from catalogue.session import Session
 from catalogue.store.stored_lists import LISTS
 
@@ -146,12 +146,8 @@ class JoinScope:
     def _not_stored(self, keys: JoinKeys) -> NotHarvested:
         crawls = [crawl for crawl in self.selection.crawls if not self._indexes(crawl, keys)]
         what = crawls[0] if len(crawls) == 1 else f"{len(crawls):,} crawls"
-        named, subsets, dataset = ",".join(crawls[:MOST_NAMED]), self.selection.subsets, self._session.dataset
-        command, call = dataset.harvest_command(named, subsets), dataset.harvest_call(named, subsets)
-        if self._index == CDX:
-            command, call = f"{command} --index cdx", f"harvest({named!r}, index='cdx')"
         needed = f"a join of {plural(keys.patterns, 'key')} needs a harvest of {what}"
-        return NotHarvested(f"{needed}; run: {command}", crawl=crawls[0], call=call)
+        return self._session.dataset.not_harvested(needed, crawls, self.selection.subsets, index=self._index)
 
     def _cut(self, crawl: str, index: str, keys: JoinKeys) -> list[Slice]:
         if index == CDX:
@@ -160,7 +156,7 @@ class JoinScope:
             # A block may have the first key of the next one, too.
             return cut(crawl, index, "", pieces, keys, self.sizes, splits=False)
         if self._state(crawl).partition(" ")[0] != self.states[crawl].partition(" ")[0]:  # the part about footers
-            raise StoreLocked(f"another process has changed what is stored of {crawl}; run the same command again")
+            raise StoreChanged(crawl)
         found: list[Slice] = []
         shown = self._session.metadata()
         for subset in self.selection.subsets:

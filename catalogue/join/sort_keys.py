@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.atomic_files import sync
 from catalogue.errors import QueryError
 from catalogue.formatting import plural, printable
 from catalogue.join.inputs import OpenInput, texts_of
@@ -259,9 +258,6 @@ def sort_keys(
             for batch in parsing.batches():
                 rows.add(batch)
             patterns = _write_numbered(folder, rows, sizes, parsing, wide=match is not Match.EXACT)
-        for path in folder.iterdir():
-            if path.is_file():
-                sync(path)
         if not patterns:
             example = f"; {parsing.example}" if parsing.example else ""
             names = {Match.EXACT: "a URL", Match.PREFIX: "a prefix of URLs"}

@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from textwrap import wrap
 
+from catalogue.atomic_files import output_file
 from catalogue.formatting import plural, printable
 from catalogue.key_map.key_map import MAX_ROWS, Axis, Bar, KeySpace, Lane, State, merge_close
 from catalogue.plan.plan import ReadPlan
@@ -104,7 +105,8 @@ class Picture:
         return self.document()
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text(self.document(), encoding="utf-8")
+        with output_file(Path(path)) as file:
+            file.write(self.document().encode())
 
     def element(self) -> str:
         """Return an element for HTML pages that include ``STYLE``; it has no visible title."""

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
 from catalogue.errors import CatalogueError, NotHarvested, OverBudget, QueryError, SourceError, TooExpensive
+from catalogue.formatting import not_among
 from catalogue.mcp_server.calls import Calls
 from catalogue.mcp_server.tool_models import Answer, CallCost, ErrorAnswer, PageAnswer
 from catalogue.mcp_server.tools import crawls, get_page, plan, query, sample, sql_metadata
@@ -142,7 +143,7 @@ def server_of(calls: Calls) -> Server[Any]:
     async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         run = RUNS.get(params.name)
         if run is None:
-            raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name[:100]!r}; use {', '.join(RUNS)}")
+            raise MCPError(types.INVALID_PARAMS, not_among("unknown tool", params.name, RUNS))
         return await _called(run, params.arguments or {}, calls)
 
     return Server(

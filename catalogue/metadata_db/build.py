@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,8 +14,9 @@ import duckdb
 from catalogue.atomic_files import create
 from catalogue.commoncrawl.crawls import COLLINFO, has_columnar_index, parse_collinfo
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.errors import BadPageIndex, StoreDamaged
+from catalogue.errors import BadPageIndex, FormatError, StoreDamaged
 from catalogue.metadata_db.connection import queries_folder, statement
+from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import Bounds, ColumnChunk, kind_of
 from catalogue.parquet.page_index import Indexes, decode_column_index, decode_offset_index
 from catalogue.query.literals import file_literal, literal
@@ -174,10 +175,27 @@ class Build:
             places = ", ".join(f"({literal(path)}, {ordinal})" for path, some in changed.items() for ordinal in some)
             self.db.execute(f"DELETE FROM derived.pages WHERE (path, row_group) IN (VALUES {places})")  # noqa: S608
         if changed:
-            files = (file.among(changed[file.path]) for file in self.crawls.files(crawl) if file.path in changed)
-            pages = (row for file in files for row in _page_rows(self.store, self.dataset.key, file))
+            pages = (row for path, ordinals in changed.items() for row in self._page_rows(path, ordinals))
             self._load_rows("views/_load_pages.sql", pages)
         return max(rows.values(), default=0)
+
+    def _page_rows(self, path: str, ordinals: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """Yield lists by column: DuckDB takes several times as long for a dictionary for each page.
+
+        This decodes the stored footer, because tables of crawls are read with pyarrow, whose import takes 80 MB.
+        """
+        file, stored = self.dataset.file(path), self.store.undamaged("files", path)
+        if file is None or stored is None:
+            return
+        with suppress(FormatError):
+            indexes = self.store.indexes(path, ordinals, stored)
+            for group in decode_footer(stored.data, stored.size).row_groups:
+                found = indexes.get(group.ordinal, Indexes())
+                if located := found.offset_indexes.get(self.dataset.key):
+                    with suppress(BadPageIndex):
+                        lists = _lists(group.chunks[self.dataset.key], group.num_rows, located, found.column_index)
+                        at = {"crawl": file.crawl, "subset": file.subset, "row_group": group.ordinal}
+                        yield {"path": path, **at, **lists}
 
     def _load_rows(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
         """Run a statement of ``queries/`` with ``read_json`` options for the rows in place of ``$rows``.
@@ -207,18 +225,6 @@ def _schema_row(digest: str, schema: str) -> dict[str, Any]:
 
 def _naive(time: datetime | None) -> str | None:
     return time.astimezone(UTC).replace(tzinfo=None).isoformat() if time else None
-
-
-def _page_rows(store: Store, key: str, file: "FileMetadata") -> Iterator[dict[str, Any]]:
-    """Yield lists by column: DuckDB takes several times as long for a dictionary for each page."""
-    stored = store.indexes(file.path, file.ordinals, file.stored)
-    for group in file.footer.row_groups:
-        indexes = stored.get(group.ordinal, Indexes())
-        if located := indexes.offset_indexes.get(key):
-            with suppress(BadPageIndex):
-                lists = _lists(group.chunks[key], group.num_rows, located, indexes.column_index)
-                at = {"crawl": file.file.crawl, "subset": file.file.subset, "row_group": group.ordinal}
-                yield {"path": file.path, **at, **lists}
 
 
 def _lists(key: ColumnChunk, num_rows: int, located: bytes, column_index: bytes | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ later can read it.
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
@@ -15,7 +15,7 @@ import duckdb
 
 from catalogue.atomic_files import put_in_place, room, temporary_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
-from catalogue.errors import CatalogueError, DiskFailed, StoreLocked
+from catalogue.errors import CatalogueError, DiskFailed, StoreChanged
 from catalogue.metadata_db.connection import attach, lent, log_of, queries_folder, quoted, reading, writable
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
@@ -53,12 +53,13 @@ def refresh(
     busy_seconds: float = 600.0,
     indexes: bool = True,
     rebuild: bool = False,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Update the tables, and from them the database; add the column chunks of some crawls.
 
     ``busy_seconds`` is the maximum wait for another process that updates it. Without ``indexes``, it may lack page
     indexes. ``rebuild`` reads nothing of the old database and replaces it even if a program has it open for writing,
-    which keeps the old one.
+    which keeps the old one. ``notify`` is called with a sentence if the wait is long.
 
     Raises:
         DiskFailed: if it cannot be written; the old one stays.
@@ -67,13 +68,22 @@ def refresh(
     requested = set(column_chunks)
     if not (requested or rebuild) and is_fresh(path, store, indexes=indexes):
         return
+    waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
+    with exclusive_lock(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds, notify=notify):
+        try:
+            _update(path, store, table, requested, rebuild=rebuild, notify=notify)
+        except StoreChanged:  # while it was read; the command may need nothing of that
+            _update(path, store, table, requested, rebuild=rebuild, notify=notify)
+
+
+def _update(
+    path: Path, store: Store, table: Dataset, requested: set[str], *, rebuild: bool, notify: Callable[[str], None]
+) -> None:
     from catalogue.metadata_db.build import Build
     from catalogue.tables.stored_crawls import StoredCrawls
 
-    waited = f"another process has been updating {path} for {busy_seconds:,.0f} s; try again when it is done"
-    lock = exclusive_lock(path.with_name(f"{path.name}.lock"), waited, seconds=busy_seconds)
     making = temporary_folder(path.with_name(f"{path.name}.new"))
-    with _disk_errors(path), lock, making as folder, lent() as db:
+    with _disk_errors(path), making as folder, lent() as db:
         building = folder / path.name
         with _unwritten(db, path, ignored=rebuild) as shown:
             if not requested and _shows(shown, _meta_of(store), indexes=True):  # another process has just done it
@@ -83,7 +93,7 @@ def refresh(
                 shutil.copyfile(path, building)
         db.execute("SET threads = 1")  # which is faster here than several
         # What other processes write after this is shown by the next update.
-        crawls = StoredCrawls(path.with_name(TABLES_FOLDER), store, table, indexes=True)
+        crawls = StoredCrawls(path.with_name(TABLES_FOLDER), store, table, indexes=True, notify=notify)
         made_from = _meta_of(store) | {"store": crawls.tables.store, "indexes": crawls.tables.indexes}
         with _unwritten(db, path, ignored=rebuild):  # again: closing a file releases its locks
             with _building(db, building, is_new=is_new):
@@ -91,7 +101,6 @@ def refresh(
             # A log left by a crashed shell belongs to the old file, and DuckDB would apply it to the new one.
             log_of(path).unlink(missing_ok=True)
             put_in_place(building, path)
-            path.with_suffix(".bounds").unlink(missing_ok=True)  # earlier versions wrote it
         db.execute("RESET threads")
 
 
@@ -154,8 +163,7 @@ def _disk_errors(path: Path) -> Iterator[None]:
             raise
         reason = (str(error).splitlines() or [""])[0]
         if "No files found" in reason:  # a table was deleted after it was chosen
-            changed = f"another process has changed what is stored in {path.parent}; run the same command again"
-            raise StoreLocked(changed) from error
+            raise StoreChanged(f"a crawl in {path.parent}") from error
         message = f"{path} cannot be written: {reason}{room(path, error)}; the old one stays"
         if "Corrupt database file" in str(error):  # a newer one would begin as its copy
             message = f"{path} is damaged ({reason}); run: catalogue check --repair"

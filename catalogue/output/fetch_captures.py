@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from catalogue.commoncrawl.capture import Capture, capture_of, record_columns
-from catalogue.errors import BadRecord, FormatError, QueryError, SourceError, warn
+from catalogue.errors import BadRecord, QueryError, warn
 from catalogue.output.fetch import (
     EncodedRecord,
     EncodedRecords,
@@ -69,7 +69,8 @@ def fetch_record(session: Session, given: "Capture | Mapping[str, Any] | pd.Seri
     is_series = hasattr(given, "get") and getattr(given, "ndim", 0) == 1  # a row of a DataFrame
     if not (isinstance(given, Capture | Mapping) or is_series):
         raise QueryError(f"invalid capture {given!r:.100}; use a row of captures, such as a dict")
-    capture = given if isinstance(given, Capture) else capture_of(cast("Mapping[str, Any]", given))
+    roots = source_roots(session.settings.source)
+    capture = given if isinstance(given, Capture) else capture_of(cast("Mapping[str, Any]", given), roots)
     body = get_bytes(session.source, capture, capture.range)
     try:
         return read_record(capture, body)
@@ -165,10 +166,7 @@ def fetch_by_workers(
 
     def results(batches: Iterable[tuple[RecordFetch, ...]]) -> EncodedRecords:
         with closing(workers.results(batches, notify, do=run)) as done:
-            for result in done:
-                if isinstance(result, SourceError | FormatError):
-                    raise result
-                records, left = result
+            for records, left in done:
                 remaining.extend(left)
                 yield from records
 

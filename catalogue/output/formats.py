@@ -15,8 +15,9 @@ from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 from warcio.warcwriter import WARCWriter
 
 from catalogue.atomic_files import resume
-from catalogue.errors import BadRecord
+from catalogue.errors import BadRecord, QueryError
 from catalogue.formatting import json_line, to_json
+from catalogue.query.arguments import one_of
 from catalogue.records.record import Record
 
 SUFFIXES = {"warc": ".warc.gz", "text": ".jsonl", "metadata": ".jsonl", "parquet": ".parquet", "payload": ""}
@@ -66,6 +67,12 @@ class FormatSpec:
     about: str = ""
     """The query, for the first record of a WARC file."""
     crawls: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise QueryError if there is no such format, or it lacks texts."""
+        one_of("form", SUFFIXES)(self.name)
+        if self.main_content and self.name not in {"text", "parquet"}:
+            raise QueryError(f"{self.name} has no texts; fetch text, or leave out main_content=True")
 
     @property
     def identity(self) -> dict[str, object]:

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, TypeAlias
 
-from catalogue.errors import CatalogueError, QueryError
+from catalogue.atomic_files import named
+from catalogue.errors import QueryError
 from catalogue.formatting import json_line
 from catalogue.output.formats import SUFFIXES, FormatSpec, RecordFormat, payload_line, warc_format
 from catalogue.output.ledger import Ledger
@@ -44,10 +45,29 @@ def format_of(output: Output) -> str:
     raise QueryError(f"the format of {name} is unknown; use an ending: {endings}; or choose a format")
 
 
+def check_output(output: Output, form: str, most: int | None) -> None:
+    """Raise QueryError if an output cannot be one of a format, with files of ``most`` bytes."""
+    if not isinstance(output, str | Path):
+        if not hasattr(output, "write") or hasattr(output, "encoding"):  # a file for texts
+            raise QueryError(f"invalid output {output!r:.100}; use a path, a URL or an open binary file")
+        if form in {"payload", "parquet"}:
+            problem = "only warc, text and metadata can be written to a stream"
+            raise QueryError(f"{problem}; choose one of them, or give a file")
+        return
+    is_folder, suffix = form == "payload", SUFFIXES[form]
+    split_output(output, file=not is_folder)
+    if most is not None and most < 1:
+        raise QueryError("invalid size of files; use at least one byte, such as 1GB")
+    if is_folder and most is not None:
+        raise QueryError("payloads are a file each; leave out most=")
+    if is_folder and str(output).endswith(tuple(filter(None, SUFFIXES.values()))):
+        raise QueryError(f"payloads are written to a folder; {output} looks like a file")
+    if not str(output).endswith(suffix):
+        raise QueryError(f"the name of a file with {form} ends in {suffix}; {output} does not")
+
+
 @contextmanager
 def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
-    if spec.name not in SUFFIXES:
-        raise QueryError(f"unknown format of records {spec.name!r}; use one of {', '.join(SUFFIXES)}")
     if spec.name == "warc":
         yield warc_format(
             {
@@ -85,17 +105,13 @@ def open_output(
         StoreLocked: if another process writes to it.
         OutputFailed: if it cannot be reached.
     """
+    check_output(output, format_.name, most)
     if not isinstance(output, str | Path):
-        _check_stream(output, format_)
         with TemporaryDirectory() as temporary, closing(Ledger(Path(temporary) / "ledger", {})) as ledger:
             yield StreamWriter(output, format_, ledger), ledger
         return
     is_folder = format_.name == "payload"
     folder, name = split_output(output, file=not is_folder)
-    if most is not None and most < 1:
-        raise QueryError("invalid size of files; use at least one byte, such as 1GB")
-    if is_folder and most is not None:
-        raise QueryError("payloads are a file each; leave out the size of files")
     if isinstance(folder, str) and not is_folder:
         most = most or _MAX_REMOTE_BYTES
     ledger_name = f"{name}.ledger"
@@ -115,7 +131,7 @@ def open_output(
                 target.put(path, ledger_name)
 
         ledger = Ledger(path, {**about, "most": most}, label=target.label(ledger_name), publish=publish)
-        with _cleaned_up(ledger, target.label(name), files=is_folder):
+        with named(target.label(name)), _cleaned_up(ledger, files=is_folder):
             with closing(ledger):
                 _check_files(ledger, target.label(ledger_name), name, format_, single=most is None)
                 writer = (
@@ -126,13 +142,6 @@ def open_output(
                 with closing(writer):
                     yield writer, ledger
             publish()
-
-
-def _check_stream(output: object, format_: RecordFormat) -> None:
-    if not hasattr(output, "write") or hasattr(output, "encoding"):  # a file for texts
-        raise QueryError(f"invalid output {output!r:.100}; use a path, a URL or an open binary file")
-    if format_.name in {"payload", "parquet"}:
-        raise QueryError("only warc, text and metadata can be written to a stream; choose one of them, or give a file")
 
 
 def _check_files(ledger: Ledger, label: str, name: str, format_: RecordFormat, *, single: bool) -> None:
@@ -155,30 +164,20 @@ def open_folder(output: str | Path, cache: Path) -> Iterator[Target]:
 
 
 @contextmanager
-def _cleaned_up(ledger: Ledger, label: str, *, files: bool) -> Iterator[None]:
-    """Delete an empty ledger after an error, unless ``files`` may exist that it does not list; name the output."""
+def _cleaned_up(ledger: Ledger, *, files: bool) -> Iterator[None]:
+    """Delete an empty ledger after an error, unless ``files`` may exist that it does not list."""
     try:
         yield
-    except BaseException as error:
+    except BaseException:
         if ledger.empty and not files:  # it would reserve the name for this format
             ledger.path.unlink()
-        if isinstance(error, OSError) and error.filename is None and not isinstance(error, CatalogueError):
-            error.filename = label  # as of a full disk
         raise
 
 
-@contextmanager
-def _locked(folder: str | Path, name: str, cache: Path, output: str | Path) -> Iterator[None]:
+def _locked(folder: str | Path, name: str, cache: Path, output: str | Path) -> AbstractContextManager[None]:
     """Lock an output: next to it, or in the cache if it is remote."""
     if isinstance(folder, Path):
-        path = folder / f"{name}.lock"
-    else:
-        path = cache / "outputs" / f"{digest_of(f'{folder}/{name}')}.lock"
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with locked(path, output):
-        try:
-            yield
-        finally:
-            if isinstance(folder, Path):
-                with suppress(OSError):  # where open files cannot be deleted
-                    path.unlink()
+        return locked(folder / f"{name}.lock", output)
+    path = cache / "outputs" / f"{digest_of(f'{folder}/{name}')}.lock"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return locked(path, output)

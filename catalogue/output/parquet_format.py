@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogue.atomic_files import create, put_in_place
+from catalogue.atomic_files import create, whole_file
 from catalogue.errors import QueryError
 from catalogue.formatting import json_line
 from catalogue.output.formats import sealed_path
@@ -61,17 +61,15 @@ def seal(partial: Path) -> Path:
 
 
 def unseal(finished: Path, partial: Path) -> None:
-    new = sealed_path(partial)
     numbers = ROW.set(_TIME, ROW.field(_TIME).with_type(pa.int64()))
     try:
-        with pq.ParquetFile(finished) as rows, create(new) as file:
+        with pq.ParquetFile(finished) as rows, whole_file(partial) as file:
             for batch in rows.iter_batches(batch_size=_ROWS_PER_BATCH):
                 file.writelines(map(encode_row, batch.cast(numbers).to_pylist()))
     except (pa.ArrowException, KeyError) as error:
         raise QueryError(
             f"{finished} was changed after it was written; move it away, and its records are fetched again"
         ) from error
-    put_in_place(new, partial)
 
 
 def _row_groups(partial: Path) -> Iterator[list[dict[str, Any]]]:

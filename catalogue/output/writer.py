@@ -8,13 +8,12 @@ import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
-from shutil import rmtree
 from typing import IO, BinaryIO, TypeAlias
 
-from catalogue.atomic_files import create, create_folder, resume, sync_folder
+from catalogue.atomic_files import create, resume, sync_folder, temporary_folder
 from catalogue.commoncrawl.capture import Capture
 from catalogue.errors import QueryError
 from catalogue.output.formats import RecordFormat, sealed_path
@@ -180,8 +179,8 @@ class PayloadWriter:
         self._pending_bytes = 0
         self._ledger = ledger
         ledger.deleted.update(self._deleted())
-        self._staging = self._target.staging / ".payloads"
-        create_folder(self._staging)
+        self._opened = ExitStack()
+        self._staging = self._opened.enter_context(temporary_folder(self._target.staging / ".payloads"))
         self._executor = ThreadPoolExecutor(_PAYLOAD_THREADS, thread_name_prefix="payloads")
 
     def _deleted(self) -> Iterator[tuple[str, int]]:
@@ -224,7 +223,7 @@ class PayloadWriter:
 
     def close(self) -> None:
         self._executor.shutdown(cancel_futures=True)
-        rmtree(self._staging, ignore_errors=True)
+        self._opened.close()
         self._index.close()
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from catalogue.errors import BadFooter, Encrypted
+from catalogue.errors import BadFooter
 from catalogue.parquet.model import (
     DATA_PAGES,
     DICTIONARY_ENCODINGS,
@@ -126,7 +126,7 @@ class ChunkFields:
         """Check a chunk against its column, its row group and the end of the file's data; return ``start``."""
         name, numbers = column.name, self.numbers
         if self.encrypted:
-            raise Encrypted(f"column {name} is encrypted")
+            raise BadFooter(f"column {name} is encrypted")
         for field in _REQUIRED:
             if numbers[field] == _MISSING:
                 raise BadFooter(f"a column chunk of {name} has no number as field {field} of its ColumnMetaData")
@@ -181,11 +181,8 @@ def _read_metadata(reader: Reader, fields: ChunkFields) -> None:
 
 def _read_encoding_stats(reader: Reader) -> tuple[int, int]:
     """Count data pages with and without a dictionary encoding."""
-    kind, count = reader.list_header()
-    if count and kind != STRUCT:
-        raise ThriftError(f"a list at byte {reader.position} has elements of type {kind} instead of structs")
     coded = others = 0
-    for _ in range(count):
+    for _ in range(reader.structs()):
         # Nearly always three numbers of a byte each; a third of the time without calls.
         start = reader.position
         short = reader.data[start : start + _SHORT_STATS]
@@ -379,7 +376,7 @@ def decode_chunks(
             field = reader.number
             if field == _COLUMNS and reader.kind == LIST:
                 offsets: list[int] = []
-                for _ in range(reader.list_header()[1]):
+                for _ in range(reader.structs()):
                     offsets.append(reader.position)
                     reader.skip(STRUCT, 3)
                 context = ChunkContext(data, file_size - TRAILER - len(data), columns, created_by.encode(), ordered)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from catalogue.commoncrawl.crawls import KEY_COLUMN
-from catalogue.errors import BadFooter, Encrypted, NotParquet
+from catalogue.errors import BadFooter, NotParquet
 from catalogue.parquet.column_chunk import ChunkContext, ChunkFields, LazyChunks, read_chunk
 from catalogue.parquet.model import (
     MAGIC,
@@ -62,12 +62,11 @@ def footer_length(tail: bytes, file_size: int | None = None) -> int:
 
     Raises:
         NotParquet: if the file does not end like a Parquet file.
-        Encrypted: if the footer is encrypted.
-        BadFooter: if the length is zero, or over that of the file or the limit.
+        BadFooter: if the footer is encrypted, or its length is zero, or over that of the file or the limit.
     """
     magic = tail[-4:]
     if magic == ENCRYPTED_MAGIC:
-        raise Encrypted("the footer is encrypted")
+        raise BadFooter("the footer is encrypted")
     if magic != MAGIC or len(tail) < TRAILER:
         raise NotParquet(f"not a Parquet file: it ends with {magic!r}")
     length = int.from_bytes(tail[-TRAILER:-4], "little")
@@ -84,13 +83,12 @@ def decode_footer(data: bytes, file_size: int) -> Footer:
     """Decode and check a footer, without length and magic; all column chunks must be inside the file.
 
     Raises:
-        BadFooter: if it is invalid.
-        Encrypted: if columns are encrypted.
+        BadFooter: if it is invalid, or columns are encrypted.
     """
     try:
         return _FooterDecoder(ChunkContext(data, file_size - TRAILER - len(data), {})).footer()
     except (ThriftError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        if isinstance(error, BadFooter | Encrypted):
+        if isinstance(error, BadFooter):
             raise
         raise BadFooter(f"the footer cannot be decoded: {type(error).__name__}: {error}") from error
 
@@ -144,7 +142,7 @@ class _FooterDecoder:
 
     def _footer(self, top: Struct, groups: list[RowGroup]) -> Footer:
         if _ENCRYPTION_ALGORITHM in top:
-            raise Encrypted("columns are encrypted")
+            raise BadFooter("columns are encrypted")
         num_rows = sum(group.num_rows for group in groups)  # some writers state another number for the file
         last = 0
         for start, end in sorted(self.extents):
@@ -163,10 +161,7 @@ class _FooterDecoder:
         )
 
     def _row_groups(self, reader: Reader) -> list[RowGroup]:
-        kind, count = reader.list_header()
-        if kind != STRUCT:
-            raise BadFooter("the list of row groups is invalid")
-        return [self._row_group(reader, ordinal) for ordinal in range(count)]
+        return [self._row_group(reader, ordinal) for ordinal in range(reader.structs())]
 
     def _row_group(self, reader: Reader, ordinal: int) -> RowGroup:
         offset = reader.position
@@ -177,11 +172,8 @@ class _FooterDecoder:
         while reader.next_field(field):
             field = reader.number
             if field == _COLUMNS and reader.kind == LIST:
-                kind, count = reader.list_header()
-                if kind != STRUCT:
-                    raise BadFooter(f"the list of columns of row group {ordinal} is invalid")
                 chunks, offsets = [], []
-                for _ in range(count):
+                for _ in range(reader.structs()):
                     offsets.append(reader.position)
                     chunks.append(read_chunk(reader))
             elif field == _TOTAL_BYTE_SIZE:
@@ -215,10 +207,7 @@ class _FooterDecoder:
 
 def _orders(reader: Reader) -> Iterator[bool]:
     """Yield whether each column has the order of its type."""
-    kind, count = reader.list_header()
-    if kind != STRUCT:
-        raise BadFooter("the list of column orders is invalid")
-    for _ in range(count):
+    for _ in range(reader.structs()):
         is_known = False
         field = 0
         while reader.next_field(field):
@@ -231,11 +220,8 @@ def _orders(reader: Reader) -> Iterator[bool]:
 @lru_cache(maxsize=4)  # files of a crawl have the same one
 def _schema(data: bytes) -> Mapping[str, Column]:
     reader = Reader(data, 0, len(data))
-    kind, count = reader.list_header()
-    if kind != STRUCT or not count:
-        raise BadFooter("the schema is not a tree")
     elements: list[tuple[Struct, bytes]] = []
-    for _ in range(count):
+    for _ in range(reader.structs()):
         start = reader.position
         reader.skip(STRUCT, 1)
         raw = data[start : reader.position]
@@ -244,7 +230,7 @@ def _schema(data: bytes) -> Mapping[str, Column]:
         elements.append((Reader(raw).struct(1), raw))
     columns: dict[str, Column] = {}
     walk = iter(elements)
-    root, _ = next(walk)
+    root, _ = next(walk, ({5: 0}, b""))
     leaves, size = [], 0
     for column in _leaves(walk, root[5], (), flat=True):
         leaves.append(column)
@@ -302,8 +288,7 @@ def examine_footer(data: bytes, file_size: int, key: str = KEY_COLUMN) -> Footer
     """Decode a footer from outside, and check its key column.
 
     Raises:
-        BadFooter: if it is invalid, or has no key column of texts.
-        Encrypted: if it or a column is encrypted.
+        BadFooter: if it is invalid or encrypted, or has no key column of texts.
     """
     footer = decode_footer(data, file_size)
     if (column := footer.columns.get(key)) is None:

@@ -179,6 +179,13 @@ class Reader:
             raise ThriftError(f"a list at byte {self.position} has elements of type {kind} instead of texts")
         return self.binary() if count == 1 else b".".join([self.binary() for _ in range(count)])
 
+    def structs(self) -> int:
+        """Decode the header of a list of structs, and return their number; an empty list may be of any type."""
+        kind, count = self.list_header()
+        if count and kind != STRUCT:
+            raise ThriftError(f"a list at byte {self.position} has elements of type {kind} instead of structs")
+        return count
+
     def skip(self, kind: int, depth: int = 0) -> None:
         """Skip the value of a struct's field.
 

@@ -41,9 +41,7 @@ def add_row_group(
     return encode_struct([(1, LIST, encode_list(STRUCT, chunks)), (2, I64, size), (3, I64, len(rows))])
 
 
-def encode_footer(
-    columns: Mapping[str, str], row_groups: Sequence[bytes], num_rows: int, metadata: Mapping[str, str]
-) -> bytes:
+def encode_footer(columns: Mapping[str, str], row_groups: Sequence[bytes], num_rows: int) -> bytes:
     """Return the footer of a file with these row groups, without its length."""
     schema = [encode_struct([(4, BINARY, b"schema"), (5, I32, len(columns))])]
     for name, kind in columns.items():
@@ -51,14 +49,12 @@ def encode_footer(
         schema.append(
             encode_struct([(1, I32, physical), (3, I32, _OPTIONAL), (4, BINARY, name.encode()), (6, I32, converted)])
         )
-    pairs = [encode_struct([(1, BINARY, key.encode()), (2, BINARY, text.encode())]) for key, text in metadata.items()]
     return encode_struct(
         [
             (1, I32, 1),
             (2, LIST, encode_list(STRUCT, schema)),
             (3, I64, num_rows),
             (4, LIST, encode_list(STRUCT, row_groups)),
-            (5, LIST, encode_list(STRUCT, pairs) if pairs else None),
         ]
     )
 

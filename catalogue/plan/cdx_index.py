@@ -9,7 +9,7 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.cluster import MAX_READ, BlockList, BlockRead, list_path
 from catalogue.cdx.lines import COLUMNS
 from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor
-from catalogue.commoncrawl.crawls import CDX, has_columnar_index, may_be_unlisted, no_columnar_index, suggest_crawl
+from catalogue.commoncrawl.crawls import CDX, has_columnar_index, may_exist, no_columnar_index, suggest_crawl
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import (
     UNUSABLE,
@@ -148,19 +148,17 @@ class CdxIndex:
         pins = tuple(self._lists.version(self.crawl, read.path) for read in reads)
         return PlannedBlocks(self.crawl, self._subsets, blocks, tuple(reads), intervals, pins)
 
-    def search(self, query: ResolvedQuery) -> int:
-        """Search the list for a planned query; return about the received bytes. Thread-safe.
+    def search(self, query: ResolvedQuery) -> None:
+        """Search the list for a planned query. Thread-safe.
 
         The next plan raises an error that concerns this list alone.
 
         Raises:
             SourceError: if the source cannot be read.
         """
-        search, before = self._lists.get(self.crawl), 0
+        search = self._lists.get(self.crawl)
         try:
-            if isinstance(search, ClusterSearch):
-                before = search.bytes
-            else:
+            if not isinstance(search, ClusterSearch):
                 search = self._lists.search(self.crawl)
             search.predict = self._predict
             for interval in query.intervals:
@@ -174,7 +172,6 @@ class CdxIndex:
             self._failure = error
             if isinstance(error, FileChanged):
                 self._lists.drop(self.crawl)  # the next query searches the new version
-        return search.bytes - before if isinstance(search, ClusterSearch) else 0
 
     def no_index(self, error: NotFound) -> QueryError:
         """Return the error that no index can answer."""
@@ -184,7 +181,7 @@ class CdxIndex:
             return NotHarvested(message, crawl=crawl)
         listed = self._listed()
         # A monthly crawl may be published before its CDX index, and before it is listed.
-        if listed and crawl not in listed and not (crawl.startswith("CC-MAIN-") and may_be_unlisted(crawl, listed)):
+        if listed and crawl not in listed and not (crawl.startswith("CC-MAIN-") and may_exist(crawl, listed)):
             return UnknownCrawl(f"there is no crawl {crawl}; {suggest_crawl(crawl, listed)}")
         message = f"{crawl} is not harvested, and the source has no CDX index of it ({error})"
         if not listed:
@@ -196,6 +193,4 @@ class CdxIndex:
         return self._not_harvested(message)
 
     def _not_harvested(self, message: str) -> NotHarvested:
-        run = COMMON_CRAWL.harvest_command(self.crawl, self._subsets)
-        call = COMMON_CRAWL.harvest_call(self.crawl, self._subsets)
-        return NotHarvested(f"{message}; run: {run}", crawl=self.crawl, call=call)
+        return COMMON_CRAWL.not_harvested(message, [self.crawl], self._subsets)

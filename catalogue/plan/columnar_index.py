@@ -1,8 +1,7 @@
 """The columnar index of a crawl: plan a query from stored footers."""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from operator import attrgetter
@@ -21,6 +20,7 @@ from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.cache import AnySource, CachedSource, drop_cached
 from catalogue.source.checks import Response
 from catalogue.source.observe import requests_for
+from catalogue.source.parallel import run_ahead
 from catalogue.store.database import Store, encode_indexes
 from catalogue.store.stored_file import StoredFile
 from catalogue.tables.column_values import CrawlValues, Place
@@ -29,7 +29,7 @@ from catalogue.tables.crawl_table import FileMetadata
 _FILES_AT_ONCE = 32
 """Files whose page indexes are stored in one transaction."""
 _INDEXES = 256
-"""Cached row groups, of some 20 kB each."""
+"""Cached row groups, of some 20 kB each; one file may have more."""
 
 
 @dataclass(eq=False, slots=True)
@@ -45,17 +45,13 @@ class PageIndexes:
         self, path: str, version: StoredFile, ordinals: Iterable[int], states: tuple[str, str]
     ) -> dict[int, Indexes]:
         keys = {ordinal: (path, ordinal, version.version, states) for ordinal in ordinals}
-        found: dict[int, Indexes | None] = {}
-        for ordinal, key in keys.items():
-            with suppress(KeyError):  # other threads add and delete some
-                found[ordinal] = self._indexes[key]
-        if missing := [ordinal for ordinal in keys if ordinal not in found]:
+        if missing := [ordinal for ordinal, key in keys.items() if key not in self._indexes]:
+            if len(self._indexes) + len(missing) > _INDEXES:
+                self._indexes.clear()
+                missing = [*keys]
             stored = self.store.indexes(path, missing, version)
-            found |= {ordinal: stored.get(ordinal) for ordinal in missing}
-            self._indexes |= {keys[ordinal]: found[ordinal] for ordinal in missing[:_INDEXES]}
-            for old in list(self._indexes)[:-_INDEXES]:
-                self._indexes.pop(old, None)
-        return {ordinal: indexes for ordinal, indexes in found.items() if indexes}
+            self._indexes |= {keys[ordinal]: stored.get(ordinal) for ordinal in missing}
+        return {ordinal: indexes for ordinal, key in keys.items() if (indexes := self._indexes[key])}
 
 
 @dataclass(eq=False)
@@ -185,12 +181,11 @@ class ColumnarIndex:
         """
         if not (requests := self.key_indexes()):
             return
-        executor = ThreadPoolExecutor(self.source().connections, thread_name_prefix="indexes")
         try:
-            for request, answer in zip(requests, executor.map(self.fetch, requests), strict=True):
-                self.take(request, answer)
+            with closing(run_ahead(self.source().connections, self.fetch, requests)) as calls:
+                for request, call in calls:
+                    self.take(request, call.result())
         finally:
-            executor.shutdown(wait=False, cancel_futures=True)
             self.save()
 
     def fetch(self, request: PlannedRequest) -> Response:

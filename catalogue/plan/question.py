@@ -1,9 +1,11 @@
 """Choose an index for each crawl of a query, and make the requests that a plan needs first."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
+from typing import Any
 
 from catalogue.commoncrawl.crawls import CDX, COLUMNAR, INDEX_NAMES
 from catalogue.errors import UNUSABLE, CatalogueError, FileChanged, NotFound, QueryError, StoreLocked
@@ -17,6 +19,7 @@ from catalogue.plan.requests import Cost
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import AnySource
+from catalogue.source.parallel import run_ahead
 
 HARVEST_REQUESTS, HARVEST_BYTES = 300, 25_500_000
 """Usual cost of a harvest of the footers of one subset of a crawl."""
@@ -204,8 +207,8 @@ class Question:
             raise refusal
         return plan.blocks if plan else None
 
-    def prepare(self, plan: ReadPlan, report: Callable[[int], None] = lambda _: None) -> None:
-        """Fetch the page indexes and make the searches that a plan needs; ``report`` gets received bytes.
+    def prepare(self, plan: ReadPlan, report: Callable[[], None] = lambda: None) -> None:
+        """Fetch the page indexes and make the searches that a plan needs; ``report`` is called after each.
 
         Raises:
             SourceError: if a request fails.
@@ -217,23 +220,24 @@ class Question:
             if (columnar := self.indexes(each.crawl).columnar)
         ]
         searched = [cdx for crawl in plan.searched if (cdx := self.indexes(crawl).cdx)]
-        executor = ThreadPoolExecutor(self.source().connections, thread_name_prefix="prepare")
+        jobs: list[Callable[[], Any]] = [partial(columnar.fetch, fetch) for columnar, fetch in fetches]
+        jobs += [partial(cdx.search, plan.query) for cdx in searched]
+        calls = run_ahead(self.source().connections, lambda job: job(), jobs)
         try:
-            answers = [executor.submit(columnar.fetch, fetch) for columnar, fetch in fetches]
-            searches = executor.map(lambda cdx: cdx.search(plan.query), searched)
-            for (columnar, fetch), answer in zip(fetches, answers, strict=True):
-                try:
-                    columnar.take(fetch, answer.result())
-                except UNUSABLE as error:
-                    self.note_failure(columnar.crawl, COLUMNAR, error)
-                    if COLUMNAR not in self.indexes(columnar.crawl).refusals:
-                        raise
-                report(len(fetch.range))
-            for received in searches:
-                report(received)
+            with closing(calls):
+                for (columnar, fetch), (_, call) in zip(fetches, calls, strict=False):
+                    try:
+                        columnar.take(fetch, call.result())
+                    except UNUSABLE as error:
+                        self.note_failure(columnar.crawl, COLUMNAR, error)
+                        if COLUMNAR not in self.indexes(columnar.crawl).refusals:
+                            raise
+                    report()
+                for _, call in calls:
+                    call.result()
+                    report()
         finally:
-            executor.shutdown(wait=False, cancel_futures=True)
-            for columnar in {id(each): each for each, _ in fetches}.values():
+            for columnar in {each for each, _ in fetches}:
                 columnar.save()
             if plan.searched:
                 self.lists().save(plan.searched)

@@ -12,9 +12,8 @@ from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from catalogue.errors import QueryError
-from catalogue.formatting import closest_name
+from catalogue.formatting import closest_name, not_among
 
-_UNKNOWN = re.compile(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 _VALID = {
     "str": "a text",
     "int": "a whole number",
@@ -46,20 +45,17 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Return a function that raises QueryError if an argument has none of the types that its annotation names."""
     kinds = {name: _kinds(str(words)) for name, words in function.__annotations__.items() if name != "return"}
     kinds = {name: found for name, found in kinds.items() if found}
-    code = cast("FunctionType", function).__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    own = cast("FunctionType", function)
+    names = own.__code__.co_varnames[: own.__code__.co_argcount + own.__code__.co_kwonlyargcount]
+    takes_others = own.__code__.co_flags & inspect.CO_VARKEYWORDS
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - as the function has them
+        for name in () if takes_others else options.keys() - names:
+            raise unknown_argument(own.__name__, name, [each for each in names if each != "self"])
         first = [_value(name, value, kinds) for name, value in zip(names, args, strict=False)]
         others = {name: _value(name, value, kinds) for name, value in options.items()}
-        try:
-            return function(*first, *args[len(names) :], **others)
-        except TypeError as error:
-            unknown = _UNKNOWN.search(str(error))
-            if unknown and not (error.__traceback__ and error.__traceback__.tb_next):
-                raise unknown_argument(unknown[1], unknown[2], [each for each in names if each != "self"]) from None
-            raise
+        return function(*first, *args[len(names) :], **others)
 
     return call
 
@@ -107,11 +103,11 @@ def comma_separated(texts: str | int | Iterable[str | int], name: str = "value")
 
 def one_of(name: str, choices: Iterable[str]) -> Callable[[str], str]:
     """Return a function that checks that a text is one of several."""
-    *others, last = choices
+    valid = tuple(choices)
 
     def check(text: str) -> str:
-        if not isinstance(text, str) or text not in (*others, last):
-            raise QueryError(f"invalid {name} {text!r:.100}; use {', '.join(others)} or {last}")
+        if not isinstance(text, str) or text not in valid:
+            raise QueryError(not_among(f"invalid {name}", text, valid))
         return text
 
     return check

@@ -107,23 +107,20 @@ _DIGITS = len("YYYYMMDDhhmmss")
 Moment = str | int | date
 
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.\d+)?)?)?)?)?(?P<zone>Z|[+-]\d\d:?\d\d)?",
+    r"(\d{4})-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.(?P<fraction>\d+))?)?)?)?)?"
+    r"(?P<zone>Z|[+-]\d\d:?\d\d)?",
     re.ASCII,
 )
 
 
-def time_bounds(first: Moment | None, last: Moment | None, *, clamp: bool = False) -> tuple[int | None, int | None]:
-    """Convert ``--from`` and ``--to`` to milliseconds since 1970, the end exclusive.
-
-    Both are inclusive as typed: the first 1 to 14 digits of a time as in the CDX API (``2022``, ``20220131``), or an
-    ISO date or time, in UTC unless it has a zone; a date means the day. ``clamp`` changes digits of impossible times
-    to the nearest possible ones, as CDX servers do.
+def time_bounds(first: Moment | None, last: Moment | None) -> tuple[int | None, int | None]:
+    """Convert ``--from`` and ``--to``, both inclusive, to milliseconds since 1970, the end exclusive.
 
     Raises:
         QueryError: if a time is invalid, or the first is after the last.
     """
-    from_ms = None if first is None else _span(str(first).strip(), clamp=clamp)[0]
-    to_ms = None if last is None else _span(str(last).strip(), clamp=clamp)[1]
+    from_ms = None if first is None else time_span(first)[0]
+    to_ms = None if last is None else time_span(last)[1]
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise QueryError(f"the first time {first} is after the last time {last}; exchange them")
     return from_ms, to_ms
@@ -131,7 +128,7 @@ def time_bounds(first: Moment | None, last: Moment | None, *, clamp: bool = Fals
 
 def valid_time(given: Moment) -> Moment:
     """Return a first or last time as it was given; raise QueryError if it is invalid."""
-    time_bounds(given, given)
+    time_span(given)
     return given
 
 
@@ -139,13 +136,21 @@ def _milliseconds(time: datetime) -> int:
     return int(time.timestamp()) * 1000
 
 
-def _span(text: str, *, clamp: bool) -> tuple[int, int]:
-    """Return the first millisecond of a time given as text, and the end, exclusive."""
+def time_span(given: Moment, *, clamp: bool = False) -> tuple[int, int]:
+    """Return the first millisecond of a time since 1970, and the end, exclusive.
+
+    A time is the first 1 to 14 digits of one as in the CDX API (``2022``, ``20220131``), or an ISO date or time, in UTC
+    unless it has a zone; a date means the day. ``clamp`` changes digits of impossible times to the nearest possible
+    ones, as CDX servers do.
+    """
+    text = str(given).strip()
     try:
-        digits, offset = text, 0
+        digits, offset, fraction = text, 0, ""
         if not (text.isascii() and text.isdecimal()):
             matched = _ISO.fullmatch(text)
             digits = "".join(part for part in matched.groups()[:6] if part) if matched else ""
+            fraction = (matched and matched["fraction"]) or ""
+            fraction = fraction if fraction.strip("0") else ""  # numpy writes zeros
             if matched and matched["zone"]:
                 offset = _milliseconds(datetime.fromisoformat(f"1970-01-01T00:00:00{matched['zone']}"))
             datetime.strptime(digits, "%Y%m%d%H%M%S"[: len(digits) - 2]).replace(tzinfo=UTC)  # is there such a time?
@@ -154,7 +159,8 @@ def _span(text: str, *, clamp: bool) -> tuple[int, int]:
         first, last = _from_digits(digits.ljust(_DIGITS, "0")), _from_digits(digits.ljust(_DIGITS, "9"))
         if not (clamp or any(f"{each:%m%d%H%M%S}".startswith(digits[4:]) for each in (first, last))):
             raise ValueError(text)  # noqa: TRY301
-        return _milliseconds(first) + offset, _milliseconds(last) + offset + 1000
+        least, greatest = (int(fraction.ljust(3, digit)[:3]) for digit in "09")
+        return _milliseconds(first) + offset + least, _milliseconds(last) + offset + greatest + 1
     except (ValueError, OverflowError) as error:
         raise QueryError(
             f"invalid time {text[:100]!r}; use 2022, 20220131, 2022-01-31 or 2022-01-31T12:00:00"

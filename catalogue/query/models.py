@@ -1,7 +1,8 @@
 """The parameters of a query as pydantic models."""
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.json_schema import SkipJsonSchema
 
-from catalogue.formatting import closest_name
+from catalogue.formatting import not_among
 from catalogue.query.arguments import comma_separated
 from catalogue.query.parameters import PARAMETERS, Interface, parameters_of, typed
 
@@ -68,12 +69,6 @@ def query_model(
     return create_model("Arguments", __base__=Arguments, **fields)
 
 
-def unknown_parameter(name: str, known: Collection[str]) -> str:
-    near = closest_name(name, known)
-    hint = f"did you mean {near}?" if near else f"known are: {', '.join(known) or 'none'}"
-    return f"unknown parameter {name!r}; {hint}"
-
-
 def describe_invalid(model: type[Arguments], error: Any, name: str) -> str:  # noqa: ANN401 - of pydantic
     """Describe a validation error of a parameter in a sentence."""
     known = model.model_json_schema()["properties"]
@@ -83,13 +78,13 @@ def describe_invalid(model: type[Arguments], error: Any, name: str) -> str:  # n
         case "missing":
             return f"{name} is required"
         case "extra_forbidden":
-            return unknown_parameter(name, known)
+            return not_among("unknown parameter", name, known)
         case "too_long" | "too_short":
             return f"{name} can be given 1 to {MAX_VALUES} times"
         case "string_too_long":
             return f"invalid {name} {given!r}; it has more than {error['ctx']['max_length']:,} characters"
         case "literal_error":
-            use = error["ctx"]["expected"]
+            return not_among(f"invalid {name}", given, re.findall(r"'(\w+)'", error["ctx"]["expected"]))
         case "bool_parsing" | "bool_type":
             use = "true or false"
         case _ if "minimum" in rules:

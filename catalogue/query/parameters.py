@@ -8,7 +8,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from catalogue.commoncrawl.crawls import AUTO, INDEXES
+from catalogue.commoncrawl.crawls import AUTO, INDEXES, NO_CRAWL
 from catalogue.query.arguments import column_name, comma_separated, flag, member_of, one_of, row_limit, several
 from catalogue.query.filters import languages, media_types, statuses, valid_time
 from catalogue.surt.pattern import Match
@@ -108,7 +108,6 @@ _FILES = "File with more patterns: one per line, or CSV with a column url. It ma
 _INDEX = """auto: the cheaper index for each crawl. cdx: the CDX index, which needs no harvest and suits single URLs \
 and small sites. columnar: the Parquet files of harvested crawls.  [default: auto]"""
 _NO_PATTERN = "a query needs a pattern, such as '*.example.com'"
-_NO_CRAWL = "the query names no crawl; name some, such as CC-MAIN-2022-05, latest or all"
 _PATTERNS = "A URL, host or pattern: example.com/page, example.com/*, *.example.com, *.is; repeatable."
 _COLUMNS = "Columns of the result, comma-separated; * for all; repeatable.  [default: the fields of the CDX index]"
 _WHERE = "A boolean SQL expression over the columns; repeatable, all must be true."
@@ -125,7 +124,7 @@ PARAMETERS = (
     Parameter(
         "patterns", _PATTERNS, _texts("patterns"), alias="url", empty=_NO_PATTERN, example="*.example.com", several=True
     ),
-    Parameter("crawls", _CRAWLS, _crawls, alias="crawl", empty=_NO_CRAWL, example="latest", several=True),
+    Parameter("crawls", _CRAWLS, _crawls, alias="crawl", empty=NO_CRAWL, example="latest", several=True),
     Parameter("subsets", _SUBSET, _names("subsets"), str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
     Parameter("match", _MATCH, member_of("match", Match), example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),

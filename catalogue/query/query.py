@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
@@ -35,17 +35,6 @@ class QueryOptions(TypedDict, total=False):
     index: str
 
 
-class AllQueryOptions(QueryOptions, total=False):
-    """Parameters of a query without patterns; see ``Catalogue.captures``."""
-
-    limit: int | None
-    match: Match | str | None
-    exact_url: bool
-    ordered: bool
-    unique: str | None
-    latest: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """Patterns, crawls, filters and columns; see ``Catalogue.captures``."""
@@ -73,7 +62,7 @@ class Query:
     """One of ``INDEXES``, or ``auto`` for the cheaper one of each crawl."""
 
     @classmethod
-    def of(cls, patterns: str | Iterable[str], **given: Unpack[AllQueryOptions]) -> "Query":
+    def of(cls, patterns: str | Iterable[str], **given: Any) -> "Query":  # noqa: ANN401 - checked here
         """Make a query of one text or several for each parameter.
 
         Raises:
@@ -122,6 +111,8 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
         from catalogue.query.where import parse_conditions
 
         where, where_untyped, where_declared = parse_conditions(query, newer, dataset)
+        if dataset != COMMON_CRAWL:  # no file may have a column of its schema
+            check_columns(where.columns, stored, dataset)
     resolved = ResolvedQuery(
         intervals=Intervals(merge(interval for pattern in patterns for interval in pattern.intervals)),
         patterns=query.patterns,
@@ -159,7 +150,7 @@ def _columns(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple
 
 
 def _distinct(query: Query, dataset: Dataset, stored: Mapping[str, str], columns: tuple[str, ...]) -> Distinct:
-    if query.latest and dataset.time is None:
+    if query.latest and dataset.time not in stored:
         raise QueryError(f"{dataset.name} has no column of times, which latest=True needs")
     short = {"url": dataset.key, "digest": "content_digest"} if dataset == COMMON_CRAWL else {}
     by = dataset.key if query.unique is None else query.unique

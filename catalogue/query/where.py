@@ -93,14 +93,15 @@ def _named(names: Iterable[str], sql: str, known: pa.Schema, table: Dataset) -> 
     try:
         return check_columns(names, known.names, table)
     except UnknownColumn as error:
+        unknown = [name for name in names if name.casefold() not in map(str.casefold, known.names)]
         # Double quotes are for names in SQL, but most users mean text.
-        for name in names:
-            if f'"{name}"' in sql and name.casefold() not in map(str.casefold, known.names):
+        for name in unknown:
+            if f'"{name}"' in sql:
                 raise UnknownColumn(
                     f"the condition has an unknown column {name[:100]!r}; "
                     f"write text in single quotes: {literal(name[:100])}"
                 ) from error
-        if "did you mean" in str(error):
+        if "did you mean" in str(error) or unknown[0] in COMMON_CRAWL.schema.names:  # of a filter, such as status
             raise
         raise UnknownColumn(f"{error}; write text in single quotes") from error
 
@@ -166,10 +167,9 @@ def parse_conditions(query: "Query", newer: pa.Schema, dataset: Dataset) -> tupl
     where = parse_where(" AND ".join([*expressions, *filters()]), newer, dataset)
     if not query.mime or dataset != COMMON_CRAWL:
         return where, None, None
-    either = f"coalesce({DETECTED_TYPE}, {DECLARED_TYPE})"
-    old, declared = (
-        parse_where(" AND ".join([*expressions, *filters(name)]), newer, dataset) for name in (either, DECLARED_TYPE)
-    )
+    # Servers declare types in any letter case; detected ones are in lower case.
+    types = f"lower(coalesce({DETECTED_TYPE}, {DECLARED_TYPE}))", f"lower({DECLARED_TYPE})"
+    old, declared = (parse_where(" AND ".join([*expressions, *filters(each)]), newer, dataset) for each in types)
     return where, old, declared
 
 
@@ -217,16 +217,11 @@ def _parse(sql: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     statements, model = _statements(sql, connection), _statements("true", connection)
     # The rest of the statement must be ours: no GROUP BY, no second SELECT.
     expression, _ = statements[0]["node"].pop("where_clause", None), model[0]["node"].pop("where_clause")
-    if not expression or statements != model or expression.get("function_name") == "row":  # as of () and (a, b)
-        raise QueryError(
-            f"a condition must be one boolean expression, such as fetch_status = 200; this is not one: {sql}"
-        )
+    is_one = expression and statements == model and expression.get("function_name") != "row"  # as of () and (a, b)
     # "a) OR (b" is an expression only between our brackets, and has another meaning next to other conditions.
-    bare = _tree(f"SELECT 1 WHERE {sql}\n", connection)
-    if bare["error"]:
-        raise QueryError(
-            f"a condition must be one boolean expression, such as fetch_status = 200; its brackets do not match: {sql}"
-        )
+    if not is_one or _tree(f"SELECT 1 WHERE {sql}\n", connection)["error"]:
+        problem = "its brackets do not match" if is_one else "this is not one"
+        raise QueryError(f"a condition must be one boolean expression, such as fetch_status = 200; {problem}: {sql}")
     parsed: dict[str, Any] = expression
     return parsed
 

@@ -21,12 +21,12 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.query.key_intervals import ALL_KEYS, KeyIntervals
 from catalogue.query.resolved_query import Matching, Residual, is_untyped
 from catalogue.read.key_order import Piece
-from catalogue.read.prefetch import IN_FLIGHT
+from catalogue.read.prefetch import in_flight
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Response, Source, differ
-from catalogue.source.parallel import map_in_order
+from catalogue.source.parallel import run_ahead
 from catalogue.surt.interval import END
 
 _AT_ONCE = 256 << 10
@@ -100,13 +100,11 @@ def fetch_blocks(
             failed(request.planned.crawl, error)
             raise
 
-    limit = 1 if plan.query.stops_early else IN_FLIGHT // 2 if plan.files else IN_FLIGHT
-    responses = map_in_order(executor, fetch, requests, limit=limit, weight=lambda request: len(request.read.range))
+    limit, weight = 1 if plan.query.stops_early else in_flight(plan), lambda request: len(request.read.range)
     versions: dict[str, FileVersion] = {}
-    with closing(responses):
-        for request in requests:
-            crawl, path = request.planned.crawl, request.read.path
-            response = next(responses)
+    with closing(run_ahead(executor.submit, fetch, requests, limit=limit, weight=weight)) as calls:
+        for request, call in calls:
+            crawl, path, response = request.planned.crawl, request.read.path, call.result()
             version = response.version
             first = versions.setdefault(path, version)
             is_changed = first.origin == version.origin and differ(first.etag, version.etag)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from catalogue.errors import QueryError, Unreachable
 from catalogue.formatting import without_secrets
-from catalogue.settings import install_command, package_version
+from catalogue.settings import needing, package_version
 
 _ADDRESS = re.compile(r"(?:tcp|tls|ws|wss|ucx)://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}(?:/\S*)?")
 _PATIENCE = 10.0
@@ -28,10 +28,8 @@ def connect_to_cluster(address: str, *, patience: float = _PATIENCE) -> Iterator
         QueryError: if Dask is not installed, or the address is invalid.
         Unreachable: if no scheduler answers.
     """
-    try:
+    with needing("dask", "a scheduler"):
         from distributed import Client  # noqa: PLC0415 - an extra, and slow to import
-    except ImportError as error:
-        raise QueryError(f"a scheduler needs Dask; run: {install_command('dask')}") from error
     if not _ADDRESS.fullmatch(address):
         message = f"invalid address of a scheduler {without_secrets(address)!r}; use one such as tcp://host:8786"
         raise QueryError(message)

@@ -1,13 +1,11 @@
 """DataFrames of pandas, polars and Dask."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from catalogue.errors import QueryError
-from catalogue.settings import install_command
+from catalogue.settings import needing
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -36,16 +34,10 @@ def frame_of(table: pa.Table) -> "pd.DataFrame":
 
 def polars_frame(table: pa.Table) -> "pl.DataFrame":
     """Convert to polars; raise QueryError if it is not installed."""
-    check_polars()
-    import polars as pl  # noqa: PLC0415 - an extra
+    with needing("polars", "this"):
+        import polars as pl  # noqa: PLC0415 - an extra
 
     return pl.DataFrame(table)
-
-
-def check_polars() -> None:
-    """Raise QueryError if polars is not installed."""
-    if not find_spec("polars"):
-        raise QueryError(f"this needs polars; run: {install_command('polars')}")
 
 
 def dask_frame(tasks: "Sequence[Task]", nothing: pa.Table) -> "dd.DataFrame":
@@ -54,10 +46,8 @@ def dask_frame(tasks: "Sequence[Task]", nothing: pa.Table) -> "dd.DataFrame":
     Raises:
         QueryError: if Dask is not installed.
     """
-    try:
+    with needing("dask", "to_dask"):
         import dask.dataframe as dd  # noqa: PLC0415 - an extra, and slow to import
-    except ImportError as error:
-        raise QueryError(f"to_dask needs Dask; run: {install_command('dask')}") from error
     like = frame_of(nothing)
     frame: dd.DataFrame = (
         dd.from_map(_run, tasks, meta=like, label="captures") if tasks else dd.from_pandas(like, npartitions=1)

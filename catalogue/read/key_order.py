@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.atomic_files import named
-from catalogue.errors import UnplannedRead
 from catalogue.parquet.arrow_arrays import ascends, integers, joined, positions, text, true_positions
 from catalogue.plan.plan import ReadPlan, sections
 from catalogue.query.key_intervals import as_bytes
@@ -60,7 +59,7 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
 
     Raises:
         OSError: if rows that wait cannot be written to disk.
-        UnplannedRead: if pieces are left after the last section.
+        AssertionError: if pieces are left after the last section.
     """
     query = plan.query
     key, time = query.table.key, query.table.time
@@ -89,7 +88,7 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
             for later in waiting[1:]:
                 yield from later.below(END)
     if any(next(rest, None) for rest in read.values()):
-        raise UnplannedRead("rows were read that are in no section of the plan")
+        raise AssertionError("rows were read that are in no section of the plan")
 
 
 def in_time_order(plan: ReadPlan, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -2,8 +2,9 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import COLUMNAR
-from catalogue.errors import UNUSABLE, FileChanged, NotFound, SourceError, UnplannedRead
+from catalogue.errors import UNUSABLE, FileChanged, NotFound
 from catalogue.parquet.arrow_arrays import positions, texts
 from catalogue.parquet.page_headers import PageHeader, check_pages
 from catalogue.parquet.page_index import OffsetIndex
@@ -23,9 +24,15 @@ from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.cache import drop_cached
 from catalogue.source.checks import Response, Source
 from catalogue.source.observe import requests_for
+from catalogue.source.parallel import run_ahead
 
 IN_FLIGHT = 256 << 20
 """Maximum bytes requested or waiting to be decoded; a larger request goes alone."""
+
+
+def in_flight(plan: ReadPlan) -> int:
+    """Return this limit for each index of a plan."""
+    return IN_FLIGHT // 2 if plan.files and plan.blocks else IN_FLIGHT
 
 
 @dataclass(slots=True)
@@ -86,6 +93,10 @@ class LoadedRowGroup:
         return f"{self.file.file.path}, row group {self.read.ordinal}"
 
 
+def _bytes_of(fetch: PlannedRequest) -> int:
+    return len(fetch.range)
+
+
 def _pages_of(read: ColumnRead, index: OffsetIndex, rows: np.ndarray) -> tuple[range, ...]:
     runs: list[range] = []
     at = 0
@@ -110,7 +121,7 @@ class Prefetcher:
         """Yield the row groups in the order of the plan, with the bytes of the first wave.
 
         Raises:
-            UnplannedRead: if the plan's requests are not those of its row groups.
+            AssertionError: if the plan's requests are not those of its row groups.
         """
         # A row group that was yielded is not kept here, so that its bytes can be freed.
         left = {
@@ -120,40 +131,29 @@ class Prefetcher:
         }
         sizes = {key: sum(read.size for read in group.read.columns if not read.later) for key, group in left.items()}
         first = (fetch for each in self._plan.crawls if each.files and each.waves for fetch in each.waves[0])
-        for fetch, body in self._bodies(first):
+        for fetch, body in self.bodies(first):
             for ordinal in dict.fromkeys(part.row_group for part in fetch.parts):
                 key = (fetch.path, ordinal)
                 if key not in left:
-                    raise UnplannedRead(f"{fetch.path}: row group {ordinal} was fetched but not planned")
+                    raise AssertionError(f"{fetch.path}: row group {ordinal} was fetched but not planned")
                 left[key].take(fetch, body)
             # Later ones may be complete earlier, from the cache.
             while left and left[key := next(iter(left))].size == sizes[key]:
                 yield left.pop(key)
         if left:  # its rows would be missing
-            raise UnplannedRead(f"{next(iter(left.values())).where} was planned but not fetched whole")
+            raise AssertionError(f"{next(iter(left.values())).where} was planned but not fetched whole")
 
-    def _bodies(self, wave: Iterable[PlannedRequest]) -> Iterator[tuple[PlannedRequest, bytes]]:
-        waiting = deque(wave)
-        # Cached ranges are read in turn, which is faster than by threads.
-        under_way: deque[tuple[PlannedRequest, Future[Response] | None]] = deque()
-        size, most = 0, IN_FLIGHT // 2 if self._plan.blocks else IN_FLIGHT
-        # With a limit, only one request is made ahead of decoding.
-        ahead = 2 if self._plan.query.stops_early else len(waiting)
-        try:
-            while waiting or under_way:
-                while waiting and len(under_way) < ahead:
-                    if under_way and size + len(waiting[0].range) > most:
-                        break
-                    fetch = waiting.popleft()
-                    size += len(fetch.range)
-                    under_way.append((fetch, None if fetch.cached else self._executor.submit(self._get, fetch)))
-                fetch, future = under_way.popleft()
-                yield fetch, (future.result() if future else self._get(fetch)).body
-                size -= len(fetch.range)
-        finally:
-            for _, future in under_way:
-                if future:
-                    future.cancel()
+    def bodies(self, requests: Iterable[PlannedRequest]) -> Iterator[tuple[PlannedRequest, bytes]]:
+        """Make requests ahead of decoding; with a limit, one of them."""
+
+        # Cached ranges are read in turn, which takes less time than by threads, and less memory.
+        def submit(get: Callable[[PlannedRequest], Response], fetch: PlannedRequest) -> Future[Response]:
+            return Future() if fetch.cached else self._executor.submit(get, fetch)
+
+        limit, weight = (2, None) if self._plan.query.stops_early else (in_flight(self._plan), _bytes_of)
+        with closing(run_ahead(submit, self._get, requests, limit=limit, weight=weight)) as calls:
+            for fetch, call in calls:
+                yield fetch, (self._get(fetch) if fetch.cached else call.result()).body
 
     def drop_cached(self, group: LoadedRowGroup) -> bool:
         """Delete what is cached of a row group; return whether the source has a cache."""
@@ -161,15 +161,7 @@ class Prefetcher:
         return drop_cached(self._source, group.file.file.path, group.file.pin, damaged)
 
     def submit(self, fetch: PlannedRequest) -> Future[Response]:
-        """Make one request, or read it from the cache."""
-        if not fetch.cached:
-            return self._executor.submit(self._get, fetch)
-        read: Future[Response] = Future()
-        try:
-            read.set_result(self._get(fetch))
-        except SourceError as error:  # it was cached when the query was planned
-            read.set_exception(error)
-        return read
+        return self._executor.submit(self._get, fetch)
 
     def _get(self, fetch: PlannedRequest) -> Response:
         try:

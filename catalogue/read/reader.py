@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import COLUMNAR
-from catalogue.errors import BadPageIndex, FormatError, UnplannedRead
+from catalogue.errors import BadPageIndex, FormatError
 from catalogue.parquet.arrow_arrays import limited, positions
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.plan.plan import ReadPlan
@@ -45,7 +45,7 @@ def read(
         QueryError: if ``where`` fails on a row.
     """
     if not plan.is_ready:
-        raise UnplannedRead("the page indexes of the plan must be fetched first, and its searches made")
+        raise AssertionError("the page indexes of the plan must be fetched first, and its searches made")
     if plan.query.limit == 0:
         return
     with ExitStack() as stack:
@@ -298,13 +298,8 @@ class _Reading:
         whole = LoadedRowGroup(group.file, read)
         parts = [part for column in columns for part in column.parts(read.ordinal)]
         requests = plan_requests(group.file.file.path, parts, max_gap=self._plan.cost.max_gap, cached=group.file.cached)
-        arriving = [(fetch, self._arrivals.submit(fetch)) for fetch in requests]
-        try:
-            for fetch, future in arriving:
-                whole.take(fetch, future.result().body)
-        finally:
-            for _, future in arriving:
-                future.cancel()
+        for fetch, body in self._arrivals.bodies(requests):
+            whole.take(fetch, body)
         return Bundle([whole], is_read_again=True, is_fresh=not by_index)
 
 

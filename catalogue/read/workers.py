@@ -1,8 +1,7 @@
 """Read plans with an executor, whose processes may be on other machines."""
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -10,7 +9,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from catalogue.errors import UNUSABLE, Blocked, FormatError, SourceError, SourceUnavailable, WorkersLost
+from catalogue.errors import OF_ONE_FILE, UNUSABLE, CatalogueError, WorkersLost
 from catalogue.parquet.arrow_arrays import least_and_greatest, limited
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import cut_bounds
@@ -26,6 +25,7 @@ from catalogue.read.streams import ReadEvents
 from catalogue.settings import Settings, load_settings
 from catalogue.source.checks import Source
 from catalogue.source.open import open_source
+from catalogue.source.parallel import RequestThreads, run_ahead
 from catalogue.source.retry import PoliteSource
 from catalogue.surt.interval import END
 
@@ -69,11 +69,8 @@ def on_worker(settings: Settings, work: Callable[[PoliteSource, Executor, Callab
     messages: list[str] = []
     settings = settings if settings.cache.exists() else replace(settings, cache=load_settings().cache)
     with closing(open_source(settings.source, settings, notify=messages.append)) as source:
-        executor = ThreadPoolExecutor(source.connections, thread_name_prefix="task")
-        try:
-            value = work(source, executor, messages.append)
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
+        with closing(RequestThreads(source.connections)) as threads:
+            value = work(source, threads, messages.append)
         return Done(value, tuple(messages), source.requests, source.bytes)
 
 
@@ -122,44 +119,28 @@ class Workers:
 
     def results(
         self, every: Iterable[_Task], notify: Callable[[str], None] = lambda _: None, *, do: Callable[[_Task], Done[_T]]
-    ) -> Generator[_T | SourceError | FormatError, None, None]:
-        """Yield the results of tasks in their order; an error that concerns one task is its result.
-
-        ``notify`` is called with the messages of workers.
+    ) -> Generator[_T, None, None]:
+        """Yield the results of tasks in their order; ``notify`` is called with the messages of workers.
 
         Raises:
             WorkersLost: if workers died.
-            SourceUnavailable: if the source failed as a whole.
-            QueryError: if ``where`` fails on a row.
+            CatalogueError: the first error of a task.
         """
-        waiting, under_way = iter(every), deque[Future[Done[_T]]]()
         try:
-            while True:
-                while len(under_way) < self.at_once and (task := next(waiting, None)):
-                    under_way.append(self._submit(do, task))
-                if not under_way:
-                    return
-                try:
-                    done = under_way.popleft().result()
-                except (Blocked, SourceUnavailable):
-                    raise
-                except (SourceError, FormatError) as error:
-                    yield error
-                    continue
-                self.requests += done.requests
-                self.bytes += done.bytes
-                for sentence in done.messages:
-                    notify(sentence)
-                yield done.value
+            with closing(run_ahead(self._submit, do, every, limit=self.at_once)) as calls:
+                for _, call in calls:
+                    done = call.result()
+                    self.requests += done.requests
+                    self.bytes += done.bytes
+                    for sentence in done.messages:
+                        notify(sentence)
+                    yield done.value
         except Exception as error:
             # Dask has classes of its own for it, and is not to be imported to know them.
             if isinstance(error, BrokenExecutor | CancelledError) or type(error).__module__.startswith("distributed"):
                 why = str(error) or type(error).__name__
                 raise WorkersLost(f"workers were lost and their work with them ({why}); run it again") from error
             raise
-        finally:
-            for future in under_way:
-                future.cancel()
 
     def _submit(self, do: Callable[[_Task], Done[_T]], task: _Task) -> Future[Done[_T]]:
         try:
@@ -194,16 +175,14 @@ def _place(part: ReadPlan) -> tuple[object, bytes]:
     return (section.crawl, section.subsets), min(leasts + [each.intervals[0].start for each in section.blocks])
 
 
-def _rows_of(
-    parts: Iterable[Task], slices: Iterable[TaskRows | SourceError | FormatError], events: ReadEvents
-) -> Iterator[pa.Table]:
-    for part, done in zip(parts, slices, strict=True):
-        if isinstance(done, Exception):
+def _rows_of(parts: Iterable[Task], slices: Iterator[TaskRows], events: ReadEvents) -> Iterator[pa.Table]:
+    for part in parts:
+        try:
+            rows, uncounted = next(slices)
+        except UNUSABLE as error:
             (crawl,) = part.plan.crawls
-            if isinstance(done, UNUSABLE):
-                events.note_failure(crawl.crawl, crawl.index, done)
-            raise done
-        rows, uncounted = done
+            events.note_failure(crawl.crawl, crawl.index, error)
+            raise
         for each in uncounted:
             events.uncount(*each)
         for _ in range(part.plan.row_groups):
@@ -274,27 +253,29 @@ def _together(file: PlannedFile, waves: list[list[PlannedRequest]], size: int) -
         yield run
 
 
-def run_bounds(task: Task) -> Done[dict[int, Bounds]]:
+def run_bounds(task: Task) -> Done[dict[int, Bounds] | CatalogueError]:
     return on_worker(task.settings, lambda source, executor, _: read_bounds(task.plan, source, executor))
 
 
-def read_bounds(plan: ReadPlan, source: Source, executor: Executor) -> dict[int, Bounds]:
-    """Return the bounds of the keys of each row group that has keys.
+def read_bounds(plan: ReadPlan, source: Source, executor: Executor) -> dict[int, Bounds] | CatalogueError:
+    """Return the bounds of the keys of each row group that has keys, or why the file cannot be read.
 
     The plan reads the complete key columns of row groups of one file.
 
     Raises:
-        SourceError: if a request fails.
-        BadFooter: if the bytes are not those of a column of texts.
+        SourceError: if the source failed.
     """
     found: dict[int, Bounds] = {}
-    with closing(Prefetcher(plan, source, executor, ReadEvents()).groups()) as groups:
-        for group in groups:
-            bundle, key = Bundle([group]), group.read.columns[0]
-            ends: list[bytes] = []
-            for _, values in decode(bundle, [key], pa.string()):
-                keys = valid(pa.table({key.chunk.column.name: values}), bundle).column(0).chunk(0)
-                ends += least_and_greatest(keys.cast(pa.binary())) or ()
-            if ends:
-                found[group.read.ordinal] = cut_bounds(min(ends), max(ends))
+    try:
+        with closing(Prefetcher(plan, source, executor, ReadEvents()).groups()) as groups:
+            for group in groups:
+                bundle, key = Bundle([group]), group.read.columns[0]
+                ends: list[bytes] = []
+                for _, values in decode(bundle, [key], pa.string()):
+                    keys = valid(pa.table({key.chunk.column.name: values}), bundle).column(0).chunk(0)
+                    ends += least_and_greatest(keys.cast(pa.binary())) or ()
+                if ends:
+                    found[group.read.ordinal] = cut_bounds(min(ends), max(ends))
+    except OF_ONE_FILE as error:
+        return error
     return found

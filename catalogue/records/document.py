@@ -5,11 +5,9 @@ process without credentials that is an error of one document.
 """
 
 import json
-import os
 import signal
 from contextlib import suppress
-from queue import LifoQueue
-from threading import Event, Timer
+from threading import Timer
 from typing import Any, Self
 
 from catalogue.errors import BadDocument
@@ -19,8 +17,6 @@ from catalogue.records.record import Record
 
 _MAX_DOCUMENT = 16 << 20
 """Bytes of a document; Common Crawl keeps 5 MiB."""
-_TRIES = 2
-"""Processes that a document may kill; something else may have killed the first."""
 _FOUND = ("charset", "charset_detector", "parsed_as", "text", "simhash", "content", "markdown")
 _SERVE = "from catalogue.records.extract import serve; serve()"
 
@@ -28,21 +24,16 @@ _SERVE = "from catalogue.records.extract import serve; serve()"
 class Documents:
     """Extract from documents, in any thread."""
 
-    def __init__(
-        self, *, main_content: bool = False, markdown: bool = False, processes: int | None = None, seconds: float = 20.0
-    ) -> None:
-        """Prepare a pool of processes, by default one for each core, which start when they are needed.
+    def __init__(self, *, main_content: bool = False, markdown: bool = False, seconds: float = 20.0) -> None:
+        """Prepare; each thread that extracts at the same time gets a process, which later ones use again.
 
         ``main_content`` leaves out navigation, footers and the like; ``markdown`` converts pages to Markdown, too;
         ``seconds`` limit the time of a document.
         """
         self._main_content, self._markdown = main_content, markdown
         self._seconds = seconds
-        self._count = processes or os.cpu_count() or 1
         self._closed = False
-        self._idle: LifoQueue[_ParserProcess | None] = LifoQueue()
-        for _ in range(self._count):
-            self._idle.put(None)
+        self._idle: list[_ParserProcess] = []
 
     def __enter__(self) -> Self:
         return self
@@ -52,10 +43,8 @@ class Documents:
 
     def close(self) -> None:
         self._closed = True
-        for parser in [self._idle.get() for _ in range(self._count)]:
-            if parser:
-                parser.kill()
-            self._idle.put(None)
+        while parser := self._take():
+            parser.kill()
 
     def extract(self, record: Record) -> dict[str, Any]:
         """Extract from the document of a record.
@@ -81,28 +70,31 @@ class Documents:
         return dict(found)
 
     def _parse(self, request: bytes) -> bytes:
-        parser, reusable, attempt = self._idle.get(), False, 0
+        parser = self._take() or _ParserProcess(self._seconds)
         try:
-            while True:
-                attempt += 1
-                parser = parser or _ParserProcess(self._seconds)
+            if (answer := parser.call(request)) is None and not parser.expired:
+                parser = _ParserProcess(self._seconds)  # something else may have killed the first
                 answer = parser.call(request)
-                if answer is not None:
-                    reusable = not self._closed
-                    return answer
-                dead, parser = parser, None
-                if dead.expired.is_set() or attempt == _TRIES:
-                    raise BadDocument(f"its parser {dead.end}", permanent=False)
-        finally:
-            if parser and not reusable:  # after an interrupt its answer may still come
-                parser.kill()
-            self._idle.put(parser if reusable else None)
+        except BaseException:  # after an interrupt its answer may still come
+            parser.kill()
+            raise
+        if answer is None:
+            raise BadDocument(f"its parser {parser.end}", permanent=False)
+        self._idle.append(parser)
+        if self._closed:
+            self.close()
+        return answer
+
+    def _take(self) -> "_ParserProcess | None":
+        with suppress(IndexError):  # another thread may take the last one
+            return self._idle.pop()
+        return None
 
 
 class _ParserProcess:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self.expired = Event()
+        self.expired = False
         self._process = start_isolated(_SERVE)
         assert self._process.stdin  # noqa: S101 - it has both
         assert self._process.stdout  # noqa: S101
@@ -113,10 +105,10 @@ class _ParserProcess:
         """Return the answer; None if the process died or took too long."""
 
         def expire() -> None:
-            self.expired.set()
+            self.expired = True
             self._process.kill()
 
-        self.expired.clear()
+        self.expired = False
         timer = Timer(self._seconds, expire)
         timer.start()
         answer = None
@@ -130,7 +122,7 @@ class _ParserProcess:
 
     @property
     def end(self) -> str:
-        if self.expired.is_set():
+        if self.expired:
             return f"took over {self._seconds:g} s"
         status = self._process.returncode
         return f"died ({signal.Signals(-status).name if status < 0 else f'exit status {status}'})"

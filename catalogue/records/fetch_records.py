@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
@@ -24,11 +24,9 @@ from catalogue.plan.requests import MAX_FETCH
 from catalogue.records.record import Record, read_record
 from catalogue.source.byte_ranges import ByteRange, coalesce
 from catalogue.source.checks import Source
-from catalogue.source.parallel import RequestThreads, map_in_order
+from catalogue.source.parallel import run_ahead
 
 _MAX_BYTES_IN_FLIGHT = 128 << 20
-_CONVERTED_PER_CORE = 2
-"""Records that are converted ahead; each may take 256 MB."""
 
 _Converted = TypeVar("_Converted")
 _filename, _place = attrgetter("filename"), attrgetter("filename", "offset", "length")
@@ -79,22 +77,22 @@ def fetch_records(
     def read(member: tuple[Capture, bytes] | FailedRecord) -> _Converted | FailedRecord:
         return member if isinstance(member, FailedRecord) else _read(*member, convert, source)
 
-    with ExitStack() as stack:
-        responses = map_in_order(
-            stack.enter_context(closing(RequestThreads(source.connections))),
-            lambda fetch: _fetch(fetch, source),
-            fetches,
-            limit=_MAX_BYTES_IN_FLIGHT,
-            weight=lambda fetch: len(fetch.range),
-        )
-        members = chain.from_iterable(stack.enter_context(closing(responses)))
+    fetching = run_ahead(
+        source.connections,
+        lambda fetch: _fetch(fetch, source),
+        fetches,
+        limit=_MAX_BYTES_IN_FLIGHT,
+        weight=lambda fetch: len(fetch.range),
+    )
+    with closing(fetching):
+        members = (member for _, call in fetching for member in call.result())
         if not parallel:
             yield from map(read, members)
             return
-        cores = os.cpu_count() or 1
-        converting = stack.enter_context(closing(RequestThreads(cores)))
-        with closing(map_in_order(converting, read, members, limit=_CONVERTED_PER_CORE * cores)) as converted:
-            yield from converted
+        # Two are converted ahead for each core; each may take 256 MB.
+        with closing(run_ahead(os.cpu_count() or 1, read, members)) as converting:
+            for _, call in converting:
+                yield call.result()
 
 
 def get_bytes(source: Source, capture: Capture, place: ByteRange) -> bytes:

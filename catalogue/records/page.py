@@ -124,7 +124,7 @@ class Page(ReprMixin):
 
     def find_links(self) -> tuple[list[dict[str, str | None]], str | None]:
         """Return ``links``, and a sentence about those that are left out."""
-        with Documents(processes=1) as documents:
+        with Documents() as documents:
             found = documents.extract(self.record)
         content = found["content"] or {}
         if content.get("type") != "html-doc":
@@ -133,12 +133,12 @@ class Page(ReprMixin):
 
     def to_text(self, *, main_content: bool = False) -> str | None:
         """Return the text; ``main_content`` leaves out navigation, footers and the like. Raises as ``text`` does."""
-        with Documents(main_content=main_content, processes=1) as documents:
+        with Documents(main_content=main_content) as documents:
             found: str | None = documents.extract(self.record)["text"]
         return found
 
     def to_markdown(self, *, main_content: bool = False) -> str | None:
         """Return Markdown; see ``to_text``."""
-        with Documents(main_content=main_content, markdown=True, processes=1) as documents:
+        with Documents(main_content=main_content, markdown=True) as documents:
             found: str | None = documents.extract(self.record)["markdown"]
         return found

@@ -28,7 +28,7 @@ MAX_INFLATED = 64 << 20
 """Bytes of a decompressed record."""
 
 _WARC = b"WARC/"
-_UNCOMPRESSED = re.compile(rb"[\r\n]*(?:WARC/|https?://)")
+_UNCOMPRESSED = re.compile(rb"[\r\n]*(?:WARC/|[A-Za-z][A-Za-z0-9+.-]{0,30}:)")
 _GZIP_LEVEL = 6
 _KINDS = {"response", "revisit", "resource", "conversion"}
 _ENDS = {b"\r\n\r\n", b"\r\n\r\n\r\n", b"\r\n", b"\n", b"", b"\n\n"}

@@ -30,7 +30,7 @@ from catalogue.find_captures import find_captures
 from catalogue.formatting import in_utc
 from catalogue.output.fetch_captures import fetch_record
 from catalogue.parquet.arrow_arrays import rows_of
-from catalogue.query.filters import time_bounds
+from catalogue.query.filters import time_span
 from catalogue.query.query import Query
 from catalogue.records.charsets import charset_of
 from catalogue.records.media_type import first_type
@@ -126,13 +126,13 @@ def find_record(session: Session, crawl: str, url: str, moment: str) -> tuple[Re
     Raises:
         BadRecord: if the record is damaged, or differs from the index.
     """
-    first, end = time_bounds(moment, moment, clamp=True)
+    first, end = time_span(moment, clamp=True)
     captures = find_captures(session, Query.of(url, crawls=check_crawl_name(crawl), subsets="all", match=Match.EXACT))
     spelling = _spelling(url)
 
     def rank(row: Mapping[str, Any]) -> tuple[bool, bool, bool, float, float, str, int]:
         time = in_utc(row["fetch_time"]).timestamp() * 1000 if row["fetch_time"] else float("-inf")
-        distance = max((first or 0) - time, time - (end or 0) + 1, 0)
+        distance = max(first - time, time - end + 1, 0)
         return (
             not _is_requested(row["url"] or "", url),
             not same_url(row["url"] or "", url),
@@ -258,7 +258,7 @@ def memento_headers(record: Record) -> Iterator[tuple[str, str]]:
         yield "Memento-Datetime", format_datetime(record.time.astimezone(UTC), usegmt=True)
     yield "Link", f'<{link(record.url)}>; rel="original"'
     yield "X-Archive-Record-Type", record.kind
-    yield "X-Archive-Filename", record.capture.filename
+    yield "X-Archive-Filename", _ascii(record.capture.filename)
     yield "X-Archive-Offset", str(record.capture.offset)
     yield "X-Archive-Length", str(record.capture.length)
 

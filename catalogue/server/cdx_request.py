@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from catalogue.cdx.lines import Output, fields_of
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.parquet.arrow_arrays import texts
-from catalogue.query.filters import UNKNOWN_TYPE, time_bounds
+from catalogue.query.filters import UNKNOWN_TYPE, time_span
 from catalogue.surt.pattern import Match, Pattern, parse_pattern
 
 _ALIASES = {
@@ -172,8 +172,8 @@ class CdxRequest:
     @property
     def times(self) -> tuple[int | None, int | None]:
         """First and last time in milliseconds since 1970, the second exclusive."""
-        first, last = self.first or None, self.last or None
-        return time_bounds(first, None, clamp=True)[0], time_bounds(None, last, clamp=True)[1]
+        first = time_span(self.first, clamp=True)[0] if self.first else None
+        return first, time_span(self.last, clamp=True)[1] if self.last else None
 
     @property
     def where(self) -> str | None:

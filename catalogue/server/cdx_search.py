@@ -21,6 +21,7 @@ from catalogue.find_captures import run_query
 from catalogue.parquet.arrow_arrays import moment, text
 from catalogue.plan.columnar_index import ColumnarIndex
 from catalogue.plan.question import Question
+from catalogue.query.filters import time_span
 from catalogue.query.key_intervals import Intervals, KeyIntervals
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery
 from catalogue.read.block_reader import blocks_of, fetch_blocks
@@ -77,17 +78,17 @@ class CdxSearch:
         if lines is None:
             lines = self._lines_in_memory(intervals)
             if lines is None:
-                lines = self._read_lines(self._captures(replace(request, filters=(), first="", last=""), intervals))
-            if lines is None:
-                read = request if request.where else replace(request, first="", last="")
-                captures = self._captures(read, intervals)
-                plan = captures.plan
-                try:
-                    return self._read_rows(request, intervals, captures)
-                except UNUSABLE:  # after rows of an index that is in another order than the other one
-                    if not captures.question.failed(plan):
-                        raise
-                    return self._read_rows(request, intervals, captures)
+                captures = self._captures(replace(request, filters=(), first="", last=""), intervals)
+                lines = self._read_lines(captures)
+                if lines is None:
+                    captures = self._captures(request, intervals) if request.where else captures
+                    plan = captures.plan
+                    try:
+                        return self._read_rows(request, intervals, captures)
+                    except UNUSABLE:  # after rows of an index that is in another order than the other one
+                        if not captures.question.failed(plan):
+                            raise
+                        return self._read_rows(request, intervals, captures)
             self._memory.keep_lines(self.state, self.crawl, intervals, lines)
         return select_lines(lines, request)
 
@@ -252,13 +253,11 @@ def rows_before(rows: pa.RecordBatch, last: str, request: CdxRequest) -> pa.Reco
     keys, times = rows.column("url_surtkey"), rows.column("fetch_time").cast(pa.timestamp("ms", "UTC"))
     if request.closest or stamp == "-" or pc.any(pc.match_substring_regex(keys, "[^!-~]")).as_py():
         return rows
-    second = int(parse_timestamp(stamp).timestamp()) * 1000
+    second, following = map(moment, time_span(stamp))
     if request.reverse:
-        is_outside = pc.or_(pc.less(keys, text(key)), _both(keys, key, pc.less(times, moment(second))))
+        is_outside = pc.or_(pc.less(keys, text(key)), _both(keys, key, pc.less(times, second)))
     else:
-        is_outside = pc.or_(
-            pc.greater(keys, text(key)), _both(keys, key, pc.greater_equal(times, moment(second + 1000)))
-        )
+        is_outside = pc.or_(pc.greater(keys, text(key)), _both(keys, key, pc.greater_equal(times, following)))
     return rows.filter(pc.invert(pc.fill_null(is_outside, fill_value=False)))
 
 

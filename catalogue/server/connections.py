@@ -8,9 +8,11 @@ import errno
 import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 from socket import SOCK_STREAM, create_server, gaierror, getaddrinfo, socket
 from typing import Any
@@ -25,6 +27,7 @@ from catalogue.errors import QueryError
 
 _MAX_HEAD_BYTES = 64 << 10
 """The longest filters in use have about 5,000."""
+_ORIGIN = re.compile(rb"^https?://[^/?]*/?", re.IGNORECASE)
 _QUEUE = 1024
 """Connections that the system queues until they are accepted."""
 _ANSWER = (
@@ -108,7 +111,10 @@ class Connections(ServerState):
 
 
 class _RequestParser(h11.Connection):
-    """Reject what h11 accepts, two lengths of a body and a large head in one piece; accept other bytes than ASCII."""
+    """Reject what h11 accepts, two lengths of a body and a large head in one piece.
+
+    Accept other bytes than ASCII, and complete addresses as targets, which clients of a proxy send.
+    """
 
     def receive_data(self, data: bytes) -> None:
         if self.their_state is h11.IDLE and not data.isascii():  # curl sends the path of a URL as it is typed
@@ -123,6 +129,8 @@ class _RequestParser(h11.Connection):
                 raise h11.RemoteProtocolError("Content-Length and Transfer-Encoding exclude each other")
             if len(event.target) + sum(len(name) + len(value) + 4 for name, value in event.headers) > _MAX_HEAD_BYTES:
                 raise h11.RemoteProtocolError("the head is too long", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            if not event.target.startswith(b"/"):
+                event = replace(event, target=_ORIGIN.sub(b"/", event.target))
         return event
 
 

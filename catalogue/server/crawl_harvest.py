@@ -17,13 +17,12 @@ from catalogue.errors import (
     Harvesting,
     NotHarvested,
     SourceError,
-    SourceUnavailable,
     StoreLocked,
     UnknownCrawl,
 )
 from catalogue.harvest.harvest_crawls import HarvestOptions, harvest_crawls
 from catalogue.progress import Progress
-from catalogue.selection import crawl_list, stored_crawls
+from catalogue.selection import crawl_list, known_crawls, stored_crawls
 from catalogue.session import Session
 
 _LIST_SECONDS = 600.0
@@ -53,15 +52,20 @@ class KnownCrawls:
                 except (SourceError, FormatError) as error:
                     self._listed, self.missing = {}, (f"cannot fetch the list of crawls ({error}); name a crawl",)
                 self._valid_until = time.monotonic() + _LIST_SECONDS
-            listed = self._listed
+        return self._known(session)
+
+    def _known(self, session: Session) -> dict[str, Crawl]:
+        listed = self._listed or known_crawls(session)
         crawls = {name: Crawl(name) for name in stored_crawls(session)} | listed
         return {name: crawls[name] for name in newest_first(crawls)}
 
     def find(self, session: Session, name: str, *, may_be_unlisted: bool = False) -> Crawl:
-        """Return a crawl; ``latest`` is the newest listed one.
+        """Return a crawl; ``latest`` is the newest listed one. The list is not fetched for crawls that are known.
 
         With ``may_be_unlisted``, any valid name is accepted, and the source decides.
         """
+        if name in (crawls := self._known(session)):
+            return crawls[name]
         crawls = self.get(session)
         if name == "latest":
             if not self._listed:
@@ -151,8 +155,6 @@ class OnDemandHarvester:
             if not harvest.progress.listed:
                 self._notify(f"{crawl} was requested; harvesting it")
             harvest.progress = at
-            if self._closed:
-                raise SourceUnavailable("the server was stopped")
 
         try:
             with closing(self._opened()) as session:

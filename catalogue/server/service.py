@@ -178,9 +178,8 @@ class Service:
         if self.harvester:
             self.harvester.close()
         self._first.abort()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor.shutdown(cancel_futures=True)
         self.documents.close()
-        self._executor.shutdown()
         for each in reversed(self._sessions):
             each.close()
 

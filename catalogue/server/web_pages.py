@@ -28,13 +28,11 @@ from catalogue.errors import (
     NotHarvested,
     QueryError,
     TooExpensive,
-    UncoveredColumns,
     UnknownColumn,
 )
 from catalogue.find_captures import find_captures
 from catalogue.key_map import svg
 from catalogue.plan.plan import ReadPlan
-from catalogue.query.models import unknown_parameter
 from catalogue.query.query import Query
 from catalogue.reports import cached_pages, coverage_rows, crawl_rows
 from catalogue.server import monitoring
@@ -245,7 +243,7 @@ async def _search(request: Request) -> Response:
             found = await run_query(request, lambda session: run_search(session, form, query, as_csv=as_csv))
         except QueryError as error:  # only crawls, and the column of unique, could not be checked before
             status, message, _ = describe_error(request, error)
-            name = "unique" if isinstance(error, UnknownColumn | UncoveredColumns) else "crawl"
+            name = "unique" if isinstance(error, UnknownColumn) else "crawl"
             return page(status, form=replace(form, errors={name: message}))
         service_of(request).check_complete(query.crawls, found["plan"].missing)
     except Harvesting as error:
@@ -266,7 +264,7 @@ def _check_names(request: Request) -> None:
     """Refuse a parameter that would be ignored, such as ``matchType``: the result would be that of another query."""
     given = [name for name, value in request.query_params.multi_items() if value]
     if unknown := [name for name in given if name not in KNOWN]:
-        raise QueryError(unknown_parameter(unknown[0][:100], KNOWN))
+        raise QueryError(formatting.not_among("unknown parameter", unknown[0], KNOWN))
     if repeated := [name for name in given if name != "crawl" and given.count(name) > 1]:
         raise QueryError(f"{repeated[0]} is given {given.count(repeated[0])} times; give it once")
 

@@ -118,7 +118,7 @@ class RangeCache:
         return [entry for entry in entries if entry and entry.end <= pin.size]
 
     def size(self) -> int:
-        return sum(size for _, size, _ in self._measure())
+        return sum(size for _, size, _ in self._measure()) if self.limit else 0
 
     def _measure(self) -> Iterator[tuple[int, int, str]]:
         for version in _list(self.folder, _VERSION.fullmatch, folders=True):
@@ -144,7 +144,7 @@ class RangeCache:
 
 
 class CachedSource:
-    """A source that requests only ranges that are not cached."""
+    """A source for many threads that requests only ranges that are not cached, and equal ones once at a time."""
 
     def __init__(self, inner: Source, cache: RangeCache, observer: Observer | None = None) -> None:
         self.inner = inner
@@ -153,7 +153,8 @@ class CachedSource:
         self.cache = cache
         self._observer = observer
         """This is called with cached ranges; the inner source reports its requests."""
-        self._closed = False
+        self._running: dict[tuple[int, str, FileVersion, ByteRange], Future[Response | None]] = {}
+        """Responses for all threads that wait; None if the thread that requests one is interrupted."""
 
     def cached_ranges(self, path: str, pin: FileVersion) -> list[ByteRange]:
         return self.cache.cached_ranges(self.url, path, pin)
@@ -163,14 +164,27 @@ class CachedSource:
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
         """See ``Source.get``; without a pin, the response is cached for later requests."""
-        if self._closed or not isinstance(requested, ByteRange):
+        if not isinstance(requested, ByteRange):
             return self.inner.get(path, requested, pin=pin)
         if pin is None:  # for later requests, which name the version
             response = self.inner.get(path, requested)
             self.cache.put(self.url, path, response.version, response.start, response.body)
             return response
-        cached = self._cached(path, requested, pin)
-        return cached or self._fetch(path, requested, pin)
+        key, own = (os.getpid(), path, pin, requested), Future[Response | None]()  # a forked process has no threads
+        while (running := self._running.setdefault(key, own)) is not own:
+            if shared := running.result():
+                return shared
+        try:
+            response = self._cached(path, requested, pin) or self._fetch(path, requested, pin)
+            own.set_result(response)
+        except CatalogueError as error:
+            own.set_exception(error)
+            raise
+        finally:
+            del self._running[key]
+            if not own.done():
+                own.set_result(None)
+        return response
 
     def _cached(self, path: str, requested: ByteRange, pin: FileVersion) -> Response | None:
         def read() -> Response | None:
@@ -189,35 +203,7 @@ class CachedSource:
         return response
 
     def close(self) -> None:
-        self._closed = True
         self.inner.close()
-
-
-class SharedSource(CachedSource):
-    """A source for many threads, which send equal requests once; all that wait for one get its response or error."""
-
-    def __init__(self, inner: Source, cache: RangeCache, observer: Observer | None = None) -> None:
-        super().__init__(inner, cache, observer)
-        self._running: dict[tuple[str, FileVersion, ByteRange], Future[Response | None]] = {}
-        """Responses; None if the thread that requested one ended without an error of the source."""
-
-    def _fetch(self, path: str, requested: ByteRange, pin: FileVersion) -> Response:
-        key, own = (path, pin, requested), Future[Response | None]()
-        while (running := self._running.setdefault(key, own)) is not own:
-            if response := running.result():
-                return response
-        try:
-            # Another thread may have just cached it.
-            response = self._cached(path, requested, pin) or super()._fetch(path, requested, pin)
-            own.set_result(response)
-        except CatalogueError as error:
-            own.set_exception(error)
-            raise
-        finally:
-            del self._running[key]
-            if not own.done():
-                own.set_result(None)
-        return response
 
 
 def _cover(entries: list[ByteRange], requested: ByteRange) -> list[ByteRange]:
@@ -307,7 +293,7 @@ def drop_cached(source: Source, path: str, pin: FileVersion, damaged: Iterable[B
 
     Responses are cached before they are decoded, and a source may send a damaged one.
     """
-    if isinstance(source, CachedSource):
+    if isinstance(source, CachedSource) and source.cache.limit:
         source.cache.drop(source.url, path, pin, damaged)
         return True
     return False

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from threading import Condition, Event, Lock, Thread, get_ident
+from threading import Event, Lock, Semaphore, Thread, get_ident
 from typing import Any, cast
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -28,6 +28,7 @@ from catalogue.errors import (
     NameNotResolved,
     ProxyRefused,
     QueryError,
+    SourceError,
     SourceUnavailable,
     Unreachable,
     WithoutTls,
@@ -145,28 +146,17 @@ class HttpSource:
         finally:
             response.release_conn()
 
-    def _failure(self, request: Request, cause: BaseException) -> CatalogueError:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return SourceUnavailable(
-                f"{self.url} has an untrusted certificate ({cause.verify_message}); "
-                "to trust other authorities, set SSL_CERT_FILE"
-            )
-        if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
-            return WithoutTls(f"{self.url} is answered without TLS; does its address start with http://?")
+    def _failure(self, request: Request, cause: BaseException) -> SourceError:
         proxy = f"the proxy {self._proxy} that {urlsplit(self.url).scheme}_proxy names"
-        if isinstance(cause, ConnectionRefusedError):
-            if self._proxy:
-                return ProxyRefused(f"{proxy} refuses connections")
-            return ConnectionRefused(f"nothing listens at {self.url} (connection refused)")
+        if self._proxy and isinstance(cause, ConnectionRefusedError):
+            return ProxyRefused(f"{proxy} refuses connections")
         if self._proxy and (tunnel := _TUNNEL.match(str(cause))):
             message = f"{proxy} answers {tunnel[1]} instead of connecting to {self.url}"
             if tunnel[1] >= "500":
                 return Unreachable(message)
             advice = "; put a user and password into its address" if tunnel[1] == "407" else ""
             return SourceUnavailable(message + advice)
-        if isinstance(cause, socket.gaierror):
-            return name_not_resolved(self._host)
-        return no_answer(request.where, cause)
+        return no_response(request, cause, url=self.url, host=self._host, bundle=_bundle() or "SSL_CERT_FILE")
 
     def close(self) -> None:
         """Close the connections and cancel running requests."""
@@ -197,8 +187,7 @@ class _RunningRequests:
         self._check_seconds = check_seconds
         self._process = os.getpid()
         self._lock = Lock()
-        self._freed = Condition(self._lock)
-        self._free = most
+        self._free = Semaphore(most)
         self._running: dict[int, _RunningRequest] = {}
         self._watch: Thread | None = None
         self._closed = Event()
@@ -213,28 +202,24 @@ class _RunningRequests:
         """
         if self._process != os.getpid():  # lock and sockets belong to the parent process
             raise SourceUnavailable(f"{self._url} was opened by another process; open it again in this one")
-        run = self._start(seconds)
-        try:
-            yield
-        except Exception as error:
-            if self._closed.is_set():
-                raise SourceUnavailable(f"{self._url} was closed during a request") from error
-            if run.is_late:
-                raise TimeoutError("the response took too long") from error
-            raise
-        finally:
-            with self._lock:
-                del self._running[get_ident()]
-                self._free += 1
-                self._freed.notify()
+        with self._free:
+            run = self._start(seconds)
+            try:
+                yield
+            except Exception as error:
+                if self._closed.is_set():
+                    raise SourceUnavailable(f"{self._url} was closed during a request") from error
+                if run.is_late:
+                    raise TimeoutError("the response took too long") from error
+                raise
+            finally:
+                with self._lock:
+                    del self._running[get_ident()]
 
     def _start(self, seconds: float) -> _RunningRequest:
         with self._lock:
-            while not self._free and not self._closed.is_set():
-                self._freed.wait()
             if self._closed.is_set():
                 raise SourceUnavailable(f"{self._url} was closed")
-            self._free -= 1
             if self._watch is None:
                 self._watch = Thread(target=self._end_late, name=f"deadlines of {self._url}", daemon=True)
                 self._watch.start()
@@ -264,7 +249,6 @@ class _RunningRequests:
             self._closed.set()
             for run in self._running.values():
                 run.end()
-            self._freed.notify_all()
 
 
 class _Connection(HTTPConnection):
@@ -344,16 +328,25 @@ def _pool(parts: SplitResult, proxy: SplitResult | None, connections: int, timeo
     return manager.connection_from_host(host, port, parts.scheme)
 
 
-def name_not_resolved(host: str) -> NameNotResolved:
-    return NameNotResolved(
-        f"the name {host} cannot be resolved; check whether this machine is online, the name is right, "
-        "and a proxy is needed (HTTPS_PROXY)"
-    )
+def no_response(request: Request, cause: BaseException, *, url: str, host: str, bundle: str) -> SourceError:
+    """Return the error of a request without a response; ``bundle`` is the variable that names trusted certificates.
 
-
-def no_answer(where: str, error: BaseException) -> Unreachable:
-    """Return the error with the type of its cause alone: messages may contain headers."""
-    return Unreachable(f"{where}: no usable response ({type(error).__name__})")
+    Of other causes it has the type alone: their messages may contain headers.
+    """
+    match cause:
+        case ssl.SSLCertVerificationError(verify_message=reason):
+            message = f"{url} has an untrusted certificate ({reason}); to trust other authorities, set {bundle}"
+            return SourceUnavailable(message)
+        case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
+            return WithoutTls(f"{url} is answered without TLS; does its address start with http://?")
+        case ConnectionRefusedError():
+            return ConnectionRefused(f"nothing listens at {url} (connection refused)")
+        case socket.gaierror():
+            return NameNotResolved(
+                f"the name {host} cannot be resolved; check whether this machine is online, the name is right, "
+                "and a proxy is needed (HTTPS_PROXY)"
+            )
+    return Unreachable(f"{request.where}: no usable response ({type(cause).__name__})")
 
 
 def _address(parts: SplitResult) -> tuple[str, int]:
@@ -372,8 +365,13 @@ def _host_header(parts: SplitResult) -> str:
     return host if port == _PORTS[parts.scheme] else f"{host}:{port}"
 
 
+def _bundle() -> str | None:
+    """Return the variable that replaces those of OpenSSL."""
+    return next((name for name in _BUNDLES if os.environ.get(name)), None)
+
+
 def _trusted() -> ssl.SSLContext:
-    name = next((name for name in _BUNDLES if os.environ.get(name)), None)
+    name = _bundle()
     bundle = os.environ[name] if name else None
     try:
         if bundle and Path(bundle).is_dir():

@@ -9,7 +9,7 @@ from typing import Any
 
 from catalogue.errors import QueryError
 from catalogue.formatting import without_secrets
-from catalogue.settings import DEFAULT_SOURCE, Host, Settings, address, install_command, is_folder
+from catalogue.settings import DEFAULT_SOURCE, Host, Settings, address, is_folder, needing
 from catalogue.source.checks import Source
 from catalogue.source.folder import FolderSource
 from catalogue.source.observe import Observer, RequestLimit, hide_credentials
@@ -19,7 +19,7 @@ from catalogue.source.retry import ATTEMPTS, PoliteSource
 _ENVIRONMENT = (
     *(name for proxy in ("http_proxy", "https_proxy", "no_proxy") for name in (proxy, proxy.upper())),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
-    *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
+    *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE"),
 )
 """Variables that change how a source is reached or trusted."""
 _COMMON_CRAWL_HOSTS = ("commoncrawl.org", "ds5q9oxwqwsfj.cloudfront.net")
@@ -77,10 +77,8 @@ def _open(host: Host, settings: Settings, clock: Clock, options: dict[str, Any])
             return RedirectedSource(inner, files, limiter, **options)
         source = HttpSource(root, user_agent=settings.user_agent, connections=policy.connections)
     elif parts.scheme == "s3":
-        try:
+        with needing("s3", url):
             from catalogue.source.s3 import S3Source  # noqa: PLC0415 - an extra, and slow to import
-        except ImportError as error:
-            raise QueryError(f"{url} needs s3fs; run: {install_command('s3')}") from error
         source = S3Source(root, user_agent=settings.user_agent, connections=policy.connections)
     else:
         source = FolderSource(Path(url))

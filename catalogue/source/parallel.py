@@ -1,13 +1,10 @@
-"""Run a function on many items in an executor of the caller, a limited number at a time.
-
-Items are read lazily. Closing cancels calls that have not started.
-"""
+"""Call a function with many items, a limited number at a time. Closing cancels calls that have not started."""
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from itertools import islice
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
 from typing import ParamSpec, TypeVar
 
 from catalogue.errors import SourceUnavailable
@@ -44,52 +41,52 @@ class RequestThreads(ThreadPoolExecutor):
         self.shutdown(wait=False)
 
 
-def map_in_order(
-    executor: Executor,
+def run_ahead(
+    threads: int | Callable[[Callable[[_Item], _Result], _Item], Future[_Result]],
     function: Callable[[_Item], _Result],
     items: Iterable[_Item],
     *,
-    limit: int,
-    weight: Callable[[_Item], int] = lambda _: 1,
-) -> Generator[_Result, None, None]:
-    """Yield the results in the order of the items; the first exception of the function ends the iteration.
-
-    ``limit`` is the total ``weight``, such as bytes, of items that run or wait to be consumed; a heavier item runs
-    alone.
-    """
-    pending: deque[tuple[Future[_Result], int]] = deque()
-    total = 0
-    try:
-        for item in items:
-            size = weight(item)
-            while pending and total + size > limit:
-                yield pending[0][0].result()
-                total -= pending.popleft()[1]
-            pending.append((executor.submit(function, item), size))
-            total += size
-        while pending:
-            yield pending[0][0].result()
-            pending.popleft()
-    finally:
-        for future, _ in pending:
-            future.cancel()
-
-
-def map_as_completed(
-    executor: Executor, function: Callable[[_Item], _Result], items: Iterable[_Item], *, limit: int
+    limit: int = 0,
+    weight: Callable[[_Item], int] | None = None,
+    in_order: bool = True,
 ) -> Generator[tuple[_Item, Future[_Result]], None, None]:
-    """Yield each item with its finished future; at most ``limit`` items run at a time."""
-    waiting = iter(items)
-    pending: dict[Future[_Result], _Item] = {}
-    try:
-        while True:
-            for item in islice(waiting, limit - len(pending)):
-                pending[executor.submit(function, item)] = item
-            if not pending:
-                return
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in [future for future in pending if future in done]:  # in the order of submission
-                yield pending.pop(future), future
-    finally:
-        for future in pending:
-            future.cancel()
+    """Call a function with items ahead of the consumer, and yield each item with its call.
+
+    Args:
+        threads: the number of threads, which end with the iteration, or the method ``submit`` of an executor.
+        function: called with each item.
+        items: read when they are needed.
+        limit: items that run or wait to be consumed, by default two for each thread; or their total weight.
+        weight: returns the weight of an item, such as bytes; one that is heavier than the limit runs alone.
+        in_order: otherwise calls are yielded when they are finished.
+    """
+    pending: deque[tuple[_Item, Future[_Result], int]] = deque()
+    total = 0
+
+    def next_calls() -> Iterator[tuple[_Item, Future[_Result]]]:
+        nonlocal total
+        calls = [pending[0]]
+        if not in_order:
+            finished = wait([call for _, call, _ in pending], return_when=FIRST_COMPLETED).done
+            calls = [each for each in pending if each[1] in finished]
+        for each in calls:
+            yield each[:2]
+            pending.remove(each)
+            total -= each[2]
+
+    with ExitStack() as stack:
+        if isinstance(threads, int):
+            limit = limit or 2 * threads
+            threads = stack.enter_context(closing(RequestThreads(threads))).submit
+        try:
+            for item in items:
+                size = weight(item) if weight else 1
+                while pending and total + size > limit:
+                    yield from next_calls()
+                pending.append((item, threads(function, item), size))
+                total += size
+            while pending:
+                yield from next_calls()
+        finally:
+            for _, call, _ in pending:
+                call.cancel()

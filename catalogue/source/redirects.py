@@ -1,9 +1,9 @@
 """Files of a host that redirects to signed addresses on other hosts."""
 
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from ipaddress import ip_address
 from threading import Lock
 from typing import Any
@@ -53,16 +53,12 @@ class RedirectingSource(HttpSource):
         super().__init__(url, user_agent=user_agent, connections=connections)
         self._redirects, self._user_agent = redirects, user_agent
         self._lock = Lock()
-        self._places: OrderedDict[str, _Place] = OrderedDict()
+        self._place = lru_cache(_ADDRESSES)(lambda _path: _Place())
         self._targets: dict[str, HttpSource] = {}
 
     def place(self, path: str) -> _Place:
         with self._lock:
-            found = self._places.setdefault(path, _Place())
-            self._places.move_to_end(path)
-            if len(self._places) > _ADDRESSES:
-                self._places.popitem(last=False)
-            return found
+            return self._place(path)
 
     def get(
         self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None, target: str | None = None

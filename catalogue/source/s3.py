@@ -20,10 +20,10 @@ from botocore.exceptions import (
 )
 from fsspec.asyn import get_loop
 
-from catalogue.errors import CatalogueError, Forbidden, QueryError, SourceUnavailable, Unreachable
+from catalogue.errors import CatalogueError, Forbidden, QueryError, SourceUnavailable
 from catalogue.source.byte_ranges import FileVersion, range_header
 from catalogue.source.checks import EXCERPT, Request, RequestedRange, Response, is_strong
-from catalogue.source.http import Timeouts, name_not_resolved, no_answer
+from catalogue.source.http import Timeouts, no_response
 from catalogue.source.observe import hide_credentials
 
 _WITHOUT_CREDENTIALS = (
@@ -34,6 +34,8 @@ _WITHOUT_CREDENTIALS = (
     SSOError,
     TokenRetrievalError,
 )
+_NO_CERTIFICATES = "NO_CERTIFICATE_OR_CRL_FOUND"
+"""OpenSSL's reason for a file without certificates."""
 
 
 class S3Source:
@@ -100,8 +102,11 @@ class S3Source:
         except _WITHOUT_CREDENTIALS:
             raise
         except (BotoCoreError, ValueError) as error:
-            reason, variables = type(error).__name__, "AWS_ENDPOINT_URL, AWS_REGION, AWS_CONFIG_FILE"
-            raise QueryError(f"{self.url}: invalid settings of AWS ({reason}); check {variables}") from error
+            raise self._invalid_settings(error) from error
+
+    def _invalid_settings(self, error: BaseException) -> QueryError:
+        variables = "AWS_ENDPOINT_URL, AWS_REGION, AWS_CONFIG_FILE, AWS_CA_BUNDLE"
+        return QueryError(f"{self.url}: invalid settings of AWS ({type(error).__name__}); check {variables}")
 
     async def _send(self, request: Request, path: str) -> Response:
         requested, pin = request.requested, request.pin
@@ -130,7 +135,16 @@ class S3Source:
                 raise
             if isinstance(reason, _Redirect):
                 raise request.refuse(reason.status, {"location": reason.location}, "") from None
-            raise _failure(request, reason) from error
+            raise self._failure(request, reason) from error
+
+    def _failure(self, request: Request, error: BaseException) -> CatalogueError:
+        if isinstance(error, FileNotFoundError) or getattr(error, "reason", None) == _NO_CERTIFICATES:
+            return self._invalid_settings(error)
+        is_known = isinstance(error, TimeoutError | aiohttp.ClientProxyConnectionError)
+        cause = error if is_known else error.__cause__ or error
+        endpoint = f"{self._client.meta.endpoint_url}/" if self._client else self.url
+        host = str(getattr(error, "host", endpoint))
+        return no_response(request, cause, url=endpoint, host=host, bundle="AWS_CA_BUNDLE")
 
 
 async def _read(response: Any, request: Request) -> Response:  # noqa: ANN401 - the SDK has no types
@@ -148,13 +162,6 @@ async def _start_of(body: Any, limit: int) -> bytes:  # noqa: ANN401 - of the SD
     while len(received) < limit and (piece := await body.read(limit - len(received))):
         received += piece
     return bytes(received)
-
-
-def _failure(request: Request, error: BaseException) -> Unreachable:
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return name_not_resolved(str(error.host))
-    cause = None if isinstance(error, TimeoutError) else error.__cause__
-    return no_answer(request.where, cause or error)
 
 
 class _Session(AIOHTTPSession):  # type: ignore[misc] # it has no types

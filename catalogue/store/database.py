@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from catalogue.atomic_files import make_folder
-from catalogue.errors import BadPageIndex, NotHarvested, StoreDamaged, StoreError
+from catalogue.errors import BadPageIndex, NothingStored, StoreDamaged, StoreError
 from catalogue.parquet.page_index import Indexes
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.schema import (
@@ -57,7 +57,7 @@ class Store:
         """Open a store; read-only if the file or its folder is not writable.
 
         Raises:
-            NotHarvested: if there is no file.
+            NothingStored: if there is no file.
             StoreError: if it is not a store, or of a newer version.
             DiskFailed: if it cannot be created.
         """
@@ -66,10 +66,7 @@ class Store:
         self._process = os.getpid()
         self._mutex = threading.RLock()
         if not create and not path.exists():
-            raise NotHarvested(
-                f"nothing is harvested in {path.parent} yet; run: catalogue harvest --crawl latest",
-                call="harvest('latest')",
-            )
+            raise NothingStored("nothing is harvested", path.parent)
         self.read_only = not is_writable(path)
         if create and self.read_only:
             raise unwritable(path)
@@ -151,7 +148,7 @@ class Store:
             run = connection.executemany
             if table == "files":
                 run('DELETE FROM "failures" WHERE key = ?', [(key,) for key, _ in values])
-                self._delete_other_indexes(values)
+                self._delete_indexes(path for path, value in values if not self._is_stored(path, value))
             run(f'INSERT OR REPLACE INTO "{table}" (key, value) VALUES (?, ?)', values)  # noqa: S608
 
     def delete(self, table: str, keys: Iterable[str]) -> None:
@@ -242,20 +239,11 @@ class Store:
         with self._exclusive_connection() as connection, self._short_busy_timeout(), self._transaction(None):
             connection.executemany(_PUT_FACTS, values)
 
-    def _delete_other_indexes(self, files: Iterable[tuple[str, bytes]]) -> None:
-        for path, value in files:
-            indexes = self.index_keys(path)
-            if not indexes:
-                continue
-            stored = decode(value)
-            before = self.undamaged("files", path)
-            if before is None:  # new, or damaged: then each page index states its version
-                for key in indexes:
-                    query = 'SELECT value FROM "indexes" WHERE key = ?'
-                    if file_version_of(self._connection.execute(query, [key]).fetchone()[0]) != stored.version:
-                        self._connection.execute('DELETE FROM "indexes" WHERE key = ?', [key])
-            elif (before.version, before.data) != (stored.version, stored.data):
-                self._delete_indexes([path])
+    def _is_stored(self, path: str, value: bytes) -> bool:
+        if not (before := self.undamaged("files", path)):
+            return False
+        stored = decode(value)
+        return (before.version, before.data) == (stored.version, stored.data)
 
     def _delete_indexes(self, paths: Iterable[str]) -> None:
         bounds = [(f"{path}#", f"{path}$") for path in paths]  # "$" follows "#"

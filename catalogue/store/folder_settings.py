@@ -38,14 +38,14 @@ def settings_for(
     stored = stored_sources(folder / STORE_NAME)
     if stored:
         both = [host.name for host in HOSTS if host.address in stored]
-        source = ",".join(both) if len(both) > 1 else _as_setting(stored[0])
+        source = ",".join(both) if len(both) > 1 else as_setting(stored[0])
         settings = load_settings({"source": source}, data=data, **options)
     alike = {settings.source, *(host.address for host in settings.hosts)}
     if not alike.isdisjoint(built_in := {host.address for host in HOSTS}):
         alike |= built_in
     others = [source for source in stored if canonical(source) not in map(canonical, alike)]
     if others and ("://" in settings.source or is_folder(settings.source)):  # a folder that is missing is an error
-        origin, advice = _as_setting(others[0]), "use another data folder for it"
+        origin, advice = as_setting(others[0]), "use another data folder for it"
         if options.get("source"):
             advice += ", or leave out the source"
         elif canonical(settings.source) not in map(canonical, stored):  # of the environment or config.toml
@@ -56,7 +56,8 @@ def settings_for(
     return settings
 
 
-def _as_setting(source: str) -> str:
+def as_setting(source: str) -> str:
+    """Return what ``--source`` takes for the address of a stored file."""
     if not source.startswith("file:"):
         return source
     from urllib.request import url2pathname

@@ -3,22 +3,32 @@
 On network file systems they are not safe.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from catalogue.atomic_files import errors_of
 from catalogue.errors import StoreLocked
-from catalogue.store.schema import disk_errors
+
+_QUIET_SECONDS = 2.0
+"""A longer wait is announced."""
 
 
 @contextmanager
-def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: object | None = None) -> Iterator[None]:
+def exclusive_lock(
+    file: Path,
+    message: str,
+    *,
+    seconds: float = 0.0,
+    output: object | None = None,
+    notify: Callable[[str], None] = lambda _: None,
+) -> Iterator[None]:
     """Hold a lock; ``seconds`` is the longest wait for another process.
 
     ``message`` is that of ``StoreLocked``; ``output`` names what is locked in that of ``DiskFailed``, by default the
-    file.
+    file. ``notify`` is called with a sentence if the wait is long.
 
     Raises:
         StoreLocked: if another process holds it.
@@ -27,27 +37,38 @@ def exclusive_lock(file: Path, message: str, *, seconds: float = 0.0, output: ob
     from filelock import FileLock, Timeout
 
     lock = FileLock(file)
-    with disk_errors(file), nullcontext() if output is None else errors_of(output, file.parent):
-        try:
-            lock.acquire(timeout=seconds)
-        except Timeout:
-            raise StoreLocked(message) from None
+    with errors_of(output or file, file.parent):
+        with suppress(Timeout):
+            lock.acquire(timeout=min(seconds, _QUIET_SECONDS))
+        if not lock.is_locked and seconds > _QUIET_SECONDS:
+            notify(f"waiting for another process that updates {file.with_suffix('')}; Ctrl-C ends the wait")
+            with suppress(Timeout):
+                lock.acquire(timeout=seconds - _QUIET_SECONDS)
+        if not lock.is_locked:
+            raise StoreLocked(message)
     try:
         yield
     finally:
         lock.release()
 
 
-def locked(path: Path, what: object) -> AbstractContextManager[None]:
-    return exclusive_lock(path, f"another process writes to {what}; wait for it, or choose another name", output=what)
+@contextmanager
+def locked(path: Path, output: object) -> Iterator[None]:
+    """Lock what a user named by a file that is deleted afterwards; see ``exclusive_lock``."""
+    message = f"another process writes to {output}; wait for it, or choose another name"
+    with exclusive_lock(path, message, output=output):
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # where open files cannot be deleted
+                path.unlink()
 
 
-_MOUNTS = Path("/proc/self/mounts")
+_MOUNTS = Path("/proc/self/mountinfo")
 _REMOTE = re.compile(
     r"nfs4?|cifs|smb[0-9]*|smbfs|afs|ceph|9p|lustre|gpfs|glusterfs|beegfs|davfs|ncpfs"
     r"|fuse\.(?:sshfs|s3fs|rclone|gcsfuse|goofys|glusterfs|ceph|juicefs|mount-s3|blobfuse2?|davfs2?|curlftpfs)"
 )
-_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def _read_mounts() -> str:
@@ -58,16 +79,10 @@ def _read_mounts() -> str:
 
 def remote_kind(folder: Path, read_mounts: Callable[[], str] = _read_mounts) -> str | None:
     """Return the type of a folder's file system, which need not exist, if it is a network file system."""
-    resolved = folder.resolve()
-    kind = None
-    longest = -1
+    device = next(each for each in (folder, *folder.absolute().parents) if each.exists()).stat().st_dev
     for line in read_mounts().splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:  # noqa: PLR2004 - device, mount point, type
-            continue
-        mount_point = Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), fields[1]))
-        if (
-            resolved.is_relative_to(mount_point) and len(mount_point.parts) >= longest
-        ):  # a later mount hides an earlier one
-            longest, kind = len(mount_point.parts), fields[2]
-    return kind if kind and _REMOTE.fullmatch(kind) else None
+        mount, _, system = line.partition(" - ")
+        kind = system.partition(" ")[0]
+        if f" {os.major(device)}:{os.minor(device)} " in mount and _REMOTE.fullmatch(kind):
+            return kind
+    return None

@@ -1,4 +1,4 @@
-"""The layout of a store's file: creation, migration, checks, and reading where files cannot be written."""
+"""The layout of a store's file: creation, checks, and reading where files cannot be written."""
 
 import errno
 import os
@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from catalogue.atomic_files import room
 from catalogue.errors import CatalogueError, DiskFailed, StoreDamaged, StoreError, StoreLocked
+from catalogue.store.locks import exclusive_lock
 
 APPLICATION_ID = 0x43434154
 """This is ``CCAT``, in the SQLite header."""
@@ -51,7 +52,7 @@ def row_group_of(key: str) -> tuple[str, int] | None:
 
 
 def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
-    """Create the tables of an empty file, or check and migrate existing ones.
+    """Create the tables of an empty file, or check existing ones.
 
     Raises:
         StoreError: if it is another file or of a newer version.
@@ -67,10 +68,8 @@ def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
     version = number(connection, "PRAGMA user_version")
     if version > VERSION:
         raise StoreError(f"{path} was written by a newer version of this tool (store version {version}); upgrade it")
-    if version < 1:
+    if version < VERSION:  # that of the first release
         raise StoreDamaged(f"{path} is damaged: it claims to be of version {version}; run: catalogue check --repair")
-    if version < VERSION:
-        _migrate(connection)
     _check_layout(connection, path)
     run("PRAGMA synchronous=FULL")
     run(f"PRAGMA journal_size_limit={_LOG_LIMIT}")
@@ -87,39 +86,18 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 
 
 def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> None:
-    from filelock import FileLock, Timeout
-
-    run = connection.execute
-    try:
-        # Another process may be creating the store, too.
-        with FileLock(f"{path}.lock", timeout=busy_seconds):
-            if not _is_empty(connection):
-                return
-            run("PRAGMA journal_mode=WAL")
-            run("PRAGMA synchronous=FULL")
-            with transaction(connection):
-                for layout in _LAYOUT.values():
-                    run(layout)
-                run("INSERT INTO identity VALUES (?, '', '')", [secrets.token_hex(8)])
-                run(f"PRAGMA application_id={APPLICATION_ID}")
-                run(f"PRAGMA user_version={VERSION}")
-    except Timeout:
-        raise StoreLocked(f"another process is creating {path}; try again when it is done") from None
-
-
-def _migrate(connection: sqlite3.Connection) -> None:
-    run = connection.execute
-    with transaction(connection):
-        if number(connection, "PRAGMA user_version") == VERSION:  # another process was faster
+    run, message = connection.execute, f"another process is creating {path}; try again when it is done"
+    with exclusive_lock(path.with_name(f"{path.name}.lock"), message, seconds=busy_seconds):
+        if not _is_empty(connection):  # another process was faster
             return
-        for table in ("indexes", "facts"):  # not in versions 1 and 2
-            run(_LAYOUT[table].replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
-        (identity,) = run("SELECT id FROM identity").fetchone()
-        for table in ("identity", "touched", "history"):
-            run(f"DROP TABLE IF EXISTS {table}")
-        run(_LAYOUT["identity"])
-        run("INSERT INTO identity VALUES (?, '', '')", [identity])
-        run(f"PRAGMA user_version={VERSION}")
+        run("PRAGMA journal_mode=WAL")
+        run("PRAGMA synchronous=FULL")
+        with transaction(connection):
+            for layout in _LAYOUT.values():
+                run(layout)
+            run("INSERT INTO identity VALUES (?, '', '')", [secrets.token_hex(8)])
+            run(f"PRAGMA application_id={APPLICATION_ID}")
+            run(f"PRAGMA user_version={VERSION}")
 
 
 def _check_layout(connection: sqlite3.Connection, path: Path) -> None:

@@ -10,17 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import get_type_hints
 
+from catalogue.commoncrawl.gzip_members import fast_zlib
 from catalogue.errors import StoreDamaged
 from catalogue.formatting import in_utc
 from catalogue.settings import limits
 from catalogue.source.byte_ranges import FileVersion
 
-try:
-    from isal import isal_zlib as fast_zlib
-except ImportError:  # some platforms have no wheels
-    import zlib as fast_zlib  # type: ignore[no-redef]
-
-_INVALID: tuple[type[Exception], ...] = (ValueError, TypeError, RecursionError, fast_zlib.error)  # type: ignore[assignment]
+_INVALID: tuple[type[Exception], ...] = (ValueError, TypeError, RecursionError, fast_zlib.error)
 """Errors of values that are no JSON or no compressed bytes."""
 
 DIGEST_SIZE = 16
@@ -76,7 +72,7 @@ _FIELD_TYPES = get_type_hints(StoredFile)
 
 def encode(stored: StoredFile) -> bytes:
     header = {name: getattr(stored, name) for name in stored.__slots__ if name != "data"}
-    compressed = fast_zlib.compress(stored.data, _LEVEL)
+    compressed: bytes = fast_zlib.compress(stored.data, _LEVEL)
     body = json.dumps([len(stored.data), header]).encode() + b"\n" + compressed
     return _TAG + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 
 from catalogue.atomic_files import whole_file
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset
+from catalogue.commoncrawl.gzip_members import crc32
 from catalogue.errors import QueryError
 from catalogue.parquet.arrow_arrays import array_of, booleans, integers, positions, texts
 from catalogue.parquet.dictionary_pages import TEXT, dictionary_values, kind_of_values

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalogue.commoncrawl.datasets import IndexFile
-from catalogue.errors import StoreLocked
+from catalogue.errors import StoreChanged
 from catalogue.parquet.arrow_arrays import positions
 from catalogue.parquet.column_chunk import LazyChunks, decode_chunks
 from catalogue.parquet.model import SIGNED, UNSIGNED, Column, ColumnChunk, Footer, RowGroup
@@ -78,7 +78,7 @@ class StoredFooters:
     def _read(self, path: str, version: bytes) -> StoredFile:
         stored = self._store.get("files", path, version)
         if stored is None:
-            raise StoreLocked(f"another process has changed what is stored of {path}; run the same command again")
+            raise StoreChanged(path)
         return stored
 
     def _read_keys(self, table: TableFile, part: int) -> "_Keys":

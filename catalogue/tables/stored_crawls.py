@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.commoncrawl.datasets import Dataset
-from catalogue.errors import StoreLocked
+from catalogue.errors import StoreChanged
 from catalogue.parquet.model import SIGNED, UNSIGNED, kind_of, wider
 from catalogue.store.database import Store
 from catalogue.tables.table_file import (
@@ -128,7 +128,7 @@ class StoredCrawls:
 
     def _check_state(self, crawl: str) -> None:
         if self._store.state() != self.tables.store:
-            raise StoreLocked(f"another process has changed what is stored of {crawl}; run the same command again")
+            raise StoreChanged(crawl)
 
     @cached_property
     def crawls(self) -> tuple[str, ...]:

@@ -187,7 +187,7 @@ class TableFile:
         return self._all_parts.read(use_threads=False)
 
 
-def write_table(path: Path, rows: Iterable[Mapping[str, Any]], schemas: Mapping[str, str], state: str) -> int:
+def write_table(path: Path, rows: Iterable[Mapping[str, Any]], schemas: Mapping[str, str]) -> int:
     """Replace a table by one with these rows, in any order, and return the checksum of its directory."""
     data = bytearray(MAGIC)
     parts: list[TablePart] = []
@@ -199,9 +199,9 @@ def write_table(path: Path, rows: Iterable[Mapping[str, Any]], schemas: Mapping[
         parts.append(part)
     for part, group in zip(parts, groups, strict=True):
         start = len(data)
-        data += with_trailer(encode_footer(TABLE, [group], part.rows, {}))
+        data += with_trailer(encode_footer(TABLE, [group], part.rows))
         part.sections.append(_section(data, start))
-    footer = with_trailer(encode_footer(TABLE, groups, sum(part.rows for part in parts), {"state": state}))
+    footer = with_trailer(encode_footer(TABLE, groups, sum(part.rows for part in parts)))
     directory = {"schemas": schemas, "parts": [asdict(part) for part in parts], "footer": crc32(footer)}
     packed = json.dumps(directory, separators=(",", ":")).encode()
     checksum = crc32(packed)

@@ -8,9 +8,8 @@ from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
 
-from catalogue.atomic_files import make_folder, room
+from catalogue.atomic_files import errors_of, make_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, manifest_path
-from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.store.database import Store
 from catalogue.store.locks import exclusive_lock
 from catalogue.store.stored_lists import VALUES, listed_files, manifests, requested_subsets
@@ -54,7 +53,7 @@ def update_tables(
         DiskFailed: if they cannot be written; the old ones stay.
         StoreLocked: if another process updates them for too long.
     """
-    with _writing(folder):
+    with _writing(folder, notify):
         if not (folder / STATE_NAME).exists() and (files := store.count("files")) >= _MANY:
             notify(f"making the tables of {files:,} stored files; later commands use them")
         state = fresh_state(folder, store, dataset.key, indexes=indexes)  # another process may have updated them
@@ -82,18 +81,13 @@ def damaged_tables(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _writing(folder: Path, notify: Callable[[str], None] = lambda _: None) -> Iterator[None]:
     waited = f"another process has been updating {folder} for {_LONGEST_WAIT:.0f} s; try again when it is done"
-    try:
+    with errors_of(folder, folder.parent, "the old tables stay"):
         make_folder(folder)
-        with exclusive_lock(folder.with_name(f"{folder.name}.lock"), waited, seconds=_LONGEST_WAIT):
+        lock = folder.with_name(f"{folder.name}.lock")
+        with exclusive_lock(lock, waited, seconds=_LONGEST_WAIT, notify=notify):
             yield
-    except OSError as error:
-        if isinstance(error, CatalogueError):
-            raise
-        raise DiskFailed(
-            f"{folder} cannot be written: {error.strerror or error}{room(folder, error)}; the old tables stay"
-        ) from error
 
 
 class _Update:
@@ -165,7 +159,7 @@ class _Update:
             with suppress(TableDamaged):
                 old = TableFile(path)
         made = make_table(self._store, self._dataset, self._store.versions(files), old, self._decoded)
-        checksum = write_table(path, made.rows, made.schemas, state.store) if made.rows else 0
+        checksum = write_table(path, made.rows, made.schemas) if made.rows else 0
         values = self._write_values(crawl, TableFile(path)) if checksum and has_values else 0
         state.schemas |= made.schemas
         return CrawlState(

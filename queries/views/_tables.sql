@@ -30,10 +30,10 @@ CREATE TABLE IF NOT EXISTS derived.column_chunks (
   codec VARCHAR, num_values BIGINT, null_count BIGINT, file_offset BIGINT, total_compressed_size BIGINT,
   total_uncompressed_size BIGINT, "min" VARCHAR, "max" VARCHAR, has_page_index BOOLEAN
 );
+-- A row for each row group. first_rows and offsets also have the end of the last page.
 CREATE TABLE IF NOT EXISTS derived.pages (
-  path VARCHAR, crawl VARCHAR, subset VARCHAR, row_group INTEGER, page INTEGER, first_row_index BIGINT,
-  num_rows BIGINT, null_count BIGINT, min_key VARCHAR, max_key VARCHAR, file_offset BIGINT,
-  compressed_page_size BIGINT
+  path VARCHAR, crawl VARCHAR, subset VARCHAR, row_group INTEGER, first_rows BIGINT[], offsets BIGINT[],
+  null_counts BIGINT[], min_keys VARCHAR[], max_keys VARCHAR[]
 );
 -- Stored lists of blocks of the CDX index, and the columns of their files.
 CREATE TABLE IF NOT EXISTS derived.block_lists (crawl VARCHAR, blocks BIGINT);

@@ -1,7 +1,14 @@
 CREATE OR REPLACE VIEW pages AS
 SELECT
-  path, crawl, subset, row_group, page, first_row_index, num_rows, null_count,
-  min_key AS min_url_surtkey, max_key AS max_url_surtkey, file_offset, compressed_page_size
+  path, crawl, subset, row_group,
+  unnest(range(len(offsets) - 1))::INTEGER AS page,
+  unnest(first_rows[:-2]) AS first_row_index,
+  unnest(first_rows[2:]) - unnest(first_rows[:-2]) AS num_rows,
+  unnest(null_counts) AS null_count,
+  unnest(min_keys) AS min_url_surtkey,
+  unnest(max_keys) AS max_url_surtkey,
+  unnest(offsets[:-2]) AS file_offset,
+  unnest(offsets[2:]) - unnest(offsets[:-2]) AS compressed_page_size
 FROM derived.pages;
 
 COMMENT ON VIEW pages IS

@@ -13,6 +13,7 @@ from catalogue import Catalogue
 from catalogue.errors import QueryError
 
 NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all"
+NO_TEXTS = "warc has no texts; fetch text, or leave out main_content=True"
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,8 @@ NO_CRAWL = "no crawl is named; name some, such as CC-MAIN-2022-05, latest or all
             {},
             "the list cannot be read as a table: Expected bytes, got a 'dict' object; use texts or a table",
         ),
+        ("fetch", [[], "a.zip"], {"form": "text"}, "the name of a file with text ends in .jsonl; a.zip does not"),
+        ("fetch", [[], "a.warc.gz"], {"main_content": True}, NO_TEXTS),
         ("fetch", [[], "a.jsonl"], {"main_content": "no"}, "invalid main_content 'no'; use True or False"),
         ("sample", ["*.example.com", 5], {}, "invalid captures '*.example.com'; use those of captures()"),
         ("join", [["example.com"]], {"budget": float("nan")}, "invalid budget nan; use a whole number"),

@@ -10,7 +10,7 @@ import pytest
 
 import catalogue
 from catalogue import Catalogue
-from catalogue.errors import QueryError, UncoveredColumns
+from catalogue.errors import QueryError, UnknownColumn
 from tests.support.amounts import in_part
 from tests.support.commands import Command
 
@@ -35,7 +35,7 @@ def test_unknown_arguments_are_answered_with_the_most_similar_one(
 
 
 def test_messages_name_arguments(harvested: Catalogue, crawl: str) -> None:
-    with pytest.raises(UncoveredColumns, match=r"no column url_path; use index='columnar'$"):
+    with pytest.raises(UnknownColumn, match=r"no column url_path; use index='columnar'$"):
         harvested.captures("example.com/*", crawls=crawl, columns="url_path", index="cdx").to_arrow()
     with pytest.raises(QueryError, match="is not a complete URL; with exact_url=True use one such"):
         harvested.captures("example.com/page", crawls=crawl, exact_url=True)

@@ -185,6 +185,7 @@ def test_invalid_use_is_one_sentence(tmp_path: Path, hosts: tuple[Path, pa.Table
             ({"from_": "2022"}, QueryError, "no column of times"),
             ({"exact_url": True}, QueryError, "no column of URLs"),
             ({"crawls": "CC-MAIN-2025-10"}, UnknownCrawl, "hosts has no 'CC-MAIN-2025-10'; it has CC-MAIN-2024-10, CC"),
+            ({"crawls": "1999"}, UnknownCrawl, "'1999' selects no crawl; there are CC-MAIN-2024-"),
         ]
         for given, error, says in questions:
             with pytest.raises(error, match=says):
@@ -249,6 +250,9 @@ def test_fetches_records_by_their_places_alone(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([{"url_surtkey": "com,example)/"} | place]), tmp_path / "a.parquet")
     command = Command(tmp_path / "data", str(tmp_path), tmp_path)
     assert command("harvest", "--table", "t", "--key", "url_surtkey", "a.parquet").status == 0
+    for words in (["--lang", "isl"], ["--latest"], ["--mime", "text/*"], ["--where", "url_host_tld = 'com'"]):
+        ran = command("--table", "t", "query", "example.com", *words)
+        assert (ran.status, "no column" in ran.err) == (2, True)
     for words in (["fetch", "example.com", "--format"], ["sample", "-n", "1", "--fetch"]):
         ran = command("--table", "t", *words, "text", "-o", "-")
         assert [(page["url"], page["text"]) for page in ran.json_lines()] == [(URL, "hello")], ran.err

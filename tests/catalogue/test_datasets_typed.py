@@ -185,6 +185,8 @@ def test_rejects_filters_on_columns_that_differ_in_case(tmp_path: Path) -> None:
         assert cat.captures("*").to_arrow().schema.names == ["k", "Status", "status"]
         with pytest.raises(QueryError, match="the columns Status and status differ only in letter case"):
             cat.captures("*", where="status = 200")
+        with pytest.raises(QueryError, match=r"^unknown subset 'warc'; use all$"):
+            cat.captures("*", subsets="warc")
 
 
 def test_writes_dates_decimals_and_nan_as_json(tmp_path: Path) -> None:
@@ -225,8 +227,10 @@ def test_harvests_crawls_and_subsets_of_paths(tmp_path: Path) -> None:
         assert cat.captures("*", subsets="train").count() == 1
         assert cat.captures("*", subsets=["train, b"]).count() == 2
         assert cat.captures("*", subsets="all").count() == 3
-        with pytest.raises(QueryError, match="unknown subset 'crawldiagnostics'; use all, b, train, warc"):
+        with pytest.raises(QueryError, match="unknown subset 'crawldiagnostics'; use b, train, warc or all"):
             cat.captures("*", subsets="crawldiagnostics")
+        with pytest.raises(QueryError, match=r"^there is no column 'fetch_status'; there are k, crawl, subset$"):
+            cat.captures("*", status=200)
         for call in (cat.harvest, lambda crawl: cat.captures("*", crawls=crawl)):
             with pytest.raises(UnknownCrawl, match="t has no 'Q'; it has"):
                 call("Q")

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import catalogue
 from tests.support.archives import BODY, TIME, URL, arc, digest, warc
 from tests.support.cdx_sources import FOLDER, Archived, write_source
 from tests.support.commands import Command
@@ -210,6 +211,13 @@ def test_lists_name_archives_by_path_or_address(tmp_path: Path) -> None:
         (tmp_path / "list.jsonl").write_text(json.dumps(row | {"filename": filename, "status": "-"}))
         ran = run("fetch", "--captures", "list.jsonl", "-o", f"{number}.warc.gz")
         assert (ran.status, ran.err) == (0, f"1 record in {number}.warc.gz\n"), root
+        with catalogue.open(tmp_path / "data", source=run.source) as cat:
+            assert cat.record(row | {"filename": filename, "status": "-"}).body == BODY
+    for name in ("wget.warc.gz", "archive/WEB-2022 0815~host~8443.warc.gz", "ö/a.warc.gz"):  # of other crawlers
+        (archive := Path(run.source) / name).parent.mkdir(exist_ok=True)
+        archive.write_bytes(PAGE)
+        (tmp_path / "list.jsonl").write_text(json.dumps(row | {"filename": name}))
+        assert run("fetch", "--captures", "list.jsonl", "--format", "text", "-o", "-").json_lines()[0]["url"] == URL
     for root in ("https://evil.example/", "s3://other/", "https://data.commoncrawl.org.example/", "/", "file:///etc/"):
         (tmp_path / "list.jsonl").write_text(json.dumps(row | {"filename": f"{root}{FOLDER}/x.warc.gz"}))
         ran = run("fetch", "--captures", "list.jsonl", "-o", "none.warc.gz")

@@ -22,7 +22,7 @@ from catalogue.cdx.url_index_2012 import (
 )
 from catalogue.commoncrawl.capture import MAX_RECORD, Capture
 from catalogue.demo import LoopbackServer
-from catalogue.errors import BadUrlIndex, NotFound, QueryError
+from catalogue.errors import BadCdx, NotFound, QueryError
 from catalogue.settings import Settings
 from tests.support.amounts import EXAMPLES, in_part
 from tests.support.answers import Memory
@@ -170,7 +170,7 @@ def test_searches_work_again_after_a_damaged_response(tmp_path: Path) -> None:
     with FaultServer(tmp_path, script=script) as server:
         settings = Settings(source=server.url, cache=tmp_path)
         with catalogue.open(tmp_path, settings=settings) as cat:
-            with pytest.raises(BadUrlIndex):
+            with pytest.raises(BadCdx):
                 found_in(cat.old_index(), "example.com/*")
             assert found_in(cat.old_index(), "example.com/*") == scanned(items, "*")
 
@@ -316,14 +316,14 @@ HOSTILE = {
 @pytest.mark.parametrize("what", HOSTILE)
 def test_invalid_files_are_named_errors(what: str) -> None:
     data, pattern, why = HOSTILE[what]
-    with pytest.raises(BadUrlIndex, match=why):
+    with pytest.raises(BadCdx, match=why):
         found_in(OldIndex(Memory(data), "x"), pattern)
 
 
 def test_bounds_memory_of_claimed_blocks() -> None:
     block = (number(1) + b"a\0" + number(30_000_000)).ljust(64, b"\0")
     tracemalloc.start()
-    with pytest.raises(BadUrlIndex, match="names blocks that do not follow each other"):
+    with pytest.raises(BadCdx, match="names blocks that do not follow each other"):
         parse_index_block(Header(64, 40_000_000, 1 << 40), 0, block)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -335,7 +335,7 @@ def test_reads_branches_of_different_depths() -> None:
     data = [key + b"\0" + bytes(28) + number(1) for key in (b"a", b"b", b"c")]
     blocks = [root, number(3), number(4), leaf, *data]
     file = struct.pack("<II", 64, 4) + b"".join(block.ljust(64, b"\0") for block in blocks)
-    with pytest.raises(BadUrlIndex, match="branches of different lengths"):
+    with pytest.raises(BadCdx, match="branches of different lengths"):
         OldIndex(Memory(file), "x").find("*")
 
 

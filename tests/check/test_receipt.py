@@ -9,17 +9,19 @@ from pathlib import Path
 from shutil import copytree
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import catalogue
 from catalogue.check.receipt import check_answer, check_source, read_receipt
-from catalogue.errors import BadReceipt, QueryError
+from catalogue.errors import FormatError, QueryError
 from catalogue.output.ledger import Ledger
 from catalogue.settings import Settings
 from tests.conftest import once
 from tests.support.commands import Command
+from tests.support.crawls import table
 from tests.support.faults import Fault, FaultServer, Kind, Request
 from tests.support.rot import flip
 
@@ -87,14 +89,27 @@ def test_receipt_names_each_range_that_was_read(mirror: Path, crawl: str, tmp_pa
     assert {each.path for each in recorded if each.path.endswith(".parquet")} <= footers
 
 
+def test_verifies_files_with_any_name(tmp_path: Path) -> None:
+    name, run = "my files/part é 1%.parquet", command_of(tmp_path)
+    (tmp_path / "source/my files").mkdir(parents=True)
+    pq.write_table(table(["com,example)/"]), tmp_path / "source" / name)
+    run("harvest", "--table", "mine", "--key", "url_surtkey", name)
+    run("query", "*.com", "--table", "mine", "-o", "a.jsonl", "--receipt", "r")
+    assert (run("verify", "r", "--read-source").status, name in (tmp_path / "r").read_text()) == (0, True)
+
+
 def test_receipt_of_a_page_has_the_stored_footers(
     asking: Command, mirror: Path, crawl: str, all_rows: pa.Table
 ) -> None:
     names = ("url", "crawl", "subset", "fetch_status", "warc_filename")
     rows = zip(*(all_rows[name].to_pylist() for name in names), strict=True)
     url = next(url for url, *of, name in rows if of == [crawl, "warc", 200] and (mirror / name).exists())
-    ran = asking("get", url, "--crawl", crawl, "--save", "page", "--receipt", "page.receipt")
-    assert ran.status == 0, ran.err
+    os.mkfifo(asking.home / "pipe")
+    (asking.home / "page").symlink_to("aside")
+    with os.fdopen(os.open(asking.home / "pipe", os.O_RDONLY | os.O_NONBLOCK), "rb") as pipe:
+        ran = asking("get", url, "--crawl", crawl, "--save", "page", "--receipt", "pipe")
+        assert (ran.status, (asking.home / "page").is_symlink()) == (0, True), ran.err
+        (asking.home / "page.receipt").write_bytes(pipe.read())
     reads = read_receipt(asking.home / "page.receipt").reads
     footers = {each.path for each in reads if each.reason == "stored footer"}
     read = {each.path for each in reads if each.path.endswith(".parquet") and each.reason != "stored footer"}
@@ -114,7 +129,7 @@ def test_finds_each_changed_byte_of_the_answer(answered: Path, place: int) -> No
 def test_finds_each_changed_byte_of_the_receipt(answered: Path, place: int, *, cut: bool) -> None:
     content, changed = (answered / "found.receipt").read_bytes(), answered / "changed.receipt"
     changed.write_bytes(content[: place % len(content)] if cut else flip(content, place % (8 * len(content))))
-    with pytest.raises(BadReceipt):
+    with pytest.raises(FormatError):
         read_receipt(changed)
 
 
@@ -268,7 +283,7 @@ def test_millions_of_line_feeds_take_little_memory(command: Command) -> None:
     (command.home / "x.jsonl.ledger").write_bytes(line_feeds)
     tracemalloc.start()
     try:
-        with pytest.raises(BadReceipt):
+        with pytest.raises(FormatError):
             read_receipt(command.home / "r")
         with pytest.raises(QueryError, match="cannot be read as a ledger"):
             Ledger(command.home / "x.jsonl.ledger", {})

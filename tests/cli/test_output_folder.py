@@ -100,7 +100,7 @@ def test_writes_missing_incomplete_and_damaged_parts(
 
 def test_writes_no_file_without_captures(asking: Command, tmp_path: Path) -> None:
     assert asking("query", "no.such.host", "-o", "none/", *URLS).status == 0
-    assert {path.name for path in (tmp_path / "none").iterdir()} == {"answer.json", ".answer.lock"}
+    assert {path.name for path in (tmp_path / "none").iterdir()} == {"answer.json"}
     assert "already" in asking("query", "no.such.host", "-o", "none/", *URLS).err
 
 

@@ -92,21 +92,27 @@ def test_binds_parameters(asking: Command, harvested: catalogue.Catalogue) -> No
     assert asking("sql", "find-key", "--param", f"key={hostile}", "--json").status == 0
 
 
-def test_says_how_to_fill_column_chunks(untaught_data: Path, mirror: Path, settings: Settings, tmp_path: Path) -> None:
+def test_says_how_to_fill_empty_views(untaught_data: Path, mirror: Path, settings: Settings, tmp_path: Path) -> None:
     run = Command(Path(copytree(untaught_data, tmp_path / "data")), str(mirror), tmp_path)
     crawls = run("sql", "select crawl from crawls where files_harvested > 0", "--format", "csv").out.split()[1:]
     for words in (["bytes-by-column"], ["select count(*) from Column_Chunks"]):
         ran = run("sql", *words, "--json")
         assert ran.status == 0
         assert f"no rows of {crawls[0]}" in ran.err
-        assert "; add --column-chunks CRAWL" in ran.err
+        assert " sql --column-chunks CRAWL\n" in ran.err
     filled = run("sql", "bytes-by-column", "--json", *(f"--column-chunks={crawl}" for crawl in crawls[1:]))
     assert {row["crawl"] for row in filled.json_lines()} == {*crawls[1:]}
     assert filled.err == ""
     assert f"no rows of {crawls[0]};" in run("sql", "bytes-by-column").err
+    for view, option in (("pages", "--pages"), ('"Blocks"', "--index cdx"), ("column_values", "--values COLUMN")):
+        ran = run("sql", f"from crawls join {view} using (crawl)", "--json")
+        assert ran.status == 0
+        assert ran.err.endswith(f"harvest --crawl {max(crawls)} {option}\n")
     with catalogue.open(run.data, settings=settings) as cat:
-        with pytest.warns(catalogue.IncompleteAnswer, match=f"no rows of {crawls[0]}; column_chunks"):
+        with pytest.warns(catalogue.IncompleteAnswer, match=f"no rows of {crawls[0]}; run: "):
             cat.sql("from column_chunks")
+        with pytest.warns(catalogue.IncompleteAnswer, match="nothing is stored for the view pages yet"):
+            cat.sql("from pages")
         rows = cat.column_chunks(crawls[0]).query("row_group == 0 and column_name == 'url'")
         row = rows.to_dict("records")[0]
     file = pq.read_metadata(mirror / row["path"])

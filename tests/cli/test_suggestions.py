@@ -106,7 +106,7 @@ def test_suggests_stored_and_listed_crawls(some: catalogue.Catalogue) -> None:
         (UnknownCrawl, lambda: ask(crawls="CC-MAIN-2099-01"), unknown),
         (UnknownCrawl, lambda: some.harvest(never), rf"has no columnar index of {never}; did you mean {newest}\?$"),
         (UnknownCrawl, lambda: some.harvest(f"{newest}x"), rf"did you mean {newest}\?$"),
-        (QueryError, lambda: ask(crawls=[]), "^the query names no crawl"),
+        (QueryError, lambda: ask(crawls=[]), "^no crawl is named"),
         (QueryError, lambda: ask(match="site"), "^invalid match 'site'; use exact, prefix, host or domain$"),
         (QueryError, lambda: ask(crawls="latest").space(OLD), f"^{OLD} is not among the crawls of the query: {newest}"),
     ]

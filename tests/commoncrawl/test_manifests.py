@@ -251,7 +251,7 @@ def test_rejects_words_without_crawls(words: list[str], known: list[str]) -> Non
     for word in words:
         with pytest.raises(UnknownCrawl, match=f"'{word}' selects no crawl with a columnar index; name one of: cat"):
             select_crawls([word], known)
-        with pytest.raises(UnknownCrawl, match=f"'{word}' selects no crawl; name one of: catalogue crawls"):
+        with pytest.raises(UnknownCrawl, match=f"'{word}' selects no crawl; there are"):
             select_crawls([word], [], every=True)
 
 
@@ -283,10 +283,6 @@ def test_selects_subsets() -> None:
     assert select_subsets(["robotstxt", "warc", "robotstxt"]) == ("robotstxt", "warc")
     assert select_subsets(["all"]) == SUBSETS
     assert select_subsets(["robotstxt", "all"]) == ("robotstxt", "warc", "crawldiagnostics")
-    with pytest.raises(
-        QueryError, match="unknown subset 'wet'; choose among warc, crawldiagnostics, robotstxt and all"
-    ):
-        select_subsets(["warc", "wet"])
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ def test_damaged_files_are_found_and_dropped(cat: Catalogue, mirror: Path, tmp_p
 def test_forget_deletes_lists_and_missing_ones_are_named(cat: Catalogue, mirror: Path, tmp_path: Path) -> None:
     with pytest.raises(UnknownCrawl, match=f"has no CDX index of {OTHER}"):
         cat.harvest(OTHER, index="cdx")
-    with pytest.raises(QueryError, match="invalid index 'all'; use columnar or cdx or both"):
+    with pytest.raises(QueryError, match="invalid index 'all'; use columnar, cdx or both"):
         cat.harvest(CRAWL, index="all")
     cat.harvest(CRAWL, index="cdx")
     write_list(mirror, make_list(2000), OTHER)
@@ -270,7 +270,8 @@ def test_forget_deletes_lists_and_missing_ones_are_named(cat: Catalogue, mirror:
     assert cat.sql("SELECT DISTINCT crawl FROM blocks").fetchall() == [(OTHER,)]
     (tmp_path / f"data/blocks/.{OTHER}.0.part").touch()  # as of an interrupted harvest
     cat.forget(OTHER)
-    assert cat.sql("FROM blocks").fetchall() == []
+    with pytest.warns(catalogue.IncompleteAnswer, match="nothing is stored for the view blocks yet"):
+        assert cat.sql("FROM blocks").fetchall() == []
     assert not [*(tmp_path / "data/blocks").iterdir()]
     with pytest.raises(NotHarvested):
         cat.forget(OTHER)

@@ -199,9 +199,11 @@ def test_failing_file_is_reported_and_others_continue(mirror: Path, crawl: str, 
         assert "may be incomplete" in requested.err
         lost.clear()
         assert command("harvest", "--crawl", crawl, "--subset", "all").status == 0
+        lost.add(missing.path)
+        assert command("harvest", "--crawl", crawl, "--subset", "all", "--refresh").status == 1
     with catalogue.open(command.data, settings=Settings(source=str(mirror))) as cat:
-        assert cat.failures().empty
-        assert cat.captures("*.example.com", crawls=crawl).complete
+        assert cat.failures().empty  # the stored footers still answer
+        assert cat.captures("*.example.com", crawls=crawl, index="columnar").complete
 
 
 def test_reports_invalid_footers(mirror: Path, crawl: str, store: Store) -> None:

@@ -7,8 +7,10 @@ import pytest
 from catalogue import Catalogue
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.demo import LoopbackServer
+from catalogue.errors import SourceUnavailable
 from catalogue.session import Session
 from catalogue.settings import Settings
+from tests.support import crawls
 from tests.support.mirrors import crawl_of, index_paths, read_footer
 
 
@@ -72,3 +74,17 @@ def test_does_not_request_stored_footers_or_missing_page_indexes(
         assert cat.pages(without).empty
         assert cat.pages(without).dtypes.equals(cat.pages(crawl).dtypes)
         assert str(cat.files().dtypes["harvested_at"]) == "datetime64[us, UTC]"
+
+
+def test_gives_up_if_the_first_files_fail_and_not_if_many_do(tmp_path: Path) -> None:
+    mirror = crawls.crawl_of(tmp_path / "mirror", *[crawls.table(["com,example)/"])] * 30)
+    with Catalogue(Session(tmp_path / "data", Settings(source=str(mirror), connections=1))) as cat:
+        crawls.harvest_footers(cat)
+        first, *others = sorted(mirror.rglob("*.parquet"))
+        for path in others:
+            path.unlink()
+        (harvested,) = cat.harvest(crawls.CRAWL, pages=True)
+        assert len(harvested.failures) == len(others)
+        first.unlink()
+        with pytest.raises(SourceUnavailable, match="the first 25 files all failed, the last with: "):
+            cat.harvest(crawls.CRAWL, refresh=True)

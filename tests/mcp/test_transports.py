@@ -205,6 +205,8 @@ def test_http_accepts_local_clients_alone_and_shares_one_budget(
     [
         (["--table", "hosts"], "only Common Crawl's index is served"),
         (["--allow-host", "mcp.example.org"], "--allow-host needs --http"),
+        (["--port", "0"], "--port needs --http"),
+        (["--host", "127.0.0.1"], "--host needs --http"),
         (["--http", "--host", "0.0.0.0"], "--host 0.0.0.0 needs --allow-host NAME"),
         (["--http", "--host", "203.0.113.1", "--allow-host", "a.example"], "cannot listen at 203.0.113.1"),
         (["--max-requests", "-1"], "-1 is not in the range x>=0"),

@@ -148,6 +148,18 @@ def test_stops_waiting_for_a_long_rebuild(command: Command) -> None:
             refresh(path, store, busy_seconds=0.01)
 
 
+@pytest.mark.parametrize("name", ["tables", "catalogue.duckdb"])
+def test_says_that_it_waits_for_another_process(command: Command, name: str) -> None:
+    with Store(command.data / "footers.sqlite") as store:
+        store.delete("files", store.keys("files")[:1])
+    lock = FileLock(command.data / f"{name}.lock")
+    with lock, command.start("sql", "select count(*) from files") as process:
+        waiting = process.stderr.readline().decode()
+        assert f"waiting for another process that updates {command.data / name}; Ctrl-C ends the wait" in waiting
+        lock.release()
+        assert process.wait(60) == 0
+
+
 def test_two_catalogues_in_one_process(folder: Path, tmp_path: Path) -> None:
     """One harvests, the other asks, with an older file open: DuckDB hands one out again as it was, if it is let."""
     gate = Gate(nth(1, f"crawl={NEW}"))

@@ -151,6 +151,32 @@ def test_changes_when_files_change(data: Path, store: Store) -> None:
         assert connection.execute(doubled).fetchall() == []
 
 
+class _Forgotten(Store):
+    """A store of which another process forgets a file, while the database is built from it."""
+
+    forgets = True
+
+    def state(self) -> str:
+        if self.forgets and self.path.with_name("catalogue.duckdb.new").joinpath("catalogue.duckdb").exists():
+            self.forgets = False
+            with Store(self.path) as other:
+                other.delete("files", other.keys("files")[:1])
+        return super().state()
+
+
+def test_shows_the_rest_if_another_process_forgets_a_file(data: Path) -> None:
+    path = data / "catalogue.duckdb"
+    path.unlink()
+    for table in (data / "tables").glob("*.parquet"):
+        table.unlink()
+    with _Forgotten(data / "footers.sqlite") as store:
+        before = len(store.keys("files"))
+        refresh(path, store)
+        assert len(store.keys("files")) == before - 1
+    with connect(path) as connection:
+        assert connection.execute("select count(*) from files").fetchall() == [(before - 1,)]
+
+
 def test_is_rebuilt_after_deletion(data: Path, settings: Settings) -> None:
     with catalogue.open(data, settings=settings) as cat:
         before = cat.row_groups()

@@ -240,6 +240,13 @@ def arrow_stream(table: pa.Table) -> bytes:
         (b"url;offset\na;5\n", [("url", ["a"]), ("offset", ["5"])]),
         (b'URL, "OFFSET"\na, 5\n', [("url", ["a"]), ("offset", ["5"])]),
         (b'  {"offset": 5}\n', [("offset", ["5"])]),
+        (
+            b" CDX N b a m s k r M S V g\na)/ 2022 http://a/ - 200 X - - 9 7 a.warc\n",
+            [
+                *(("url", ["http://a/"]), ("timestamp", ["2022"]), ("filename", ["a.warc"]), ("offset", ["7"])),
+                *(("length", ["9"]), ("digest", ["X"]), ("status", ["200"])),
+            ],
+        ),
         (arrow_stream(pa.table({"url": ["a"]})), [("url", ["a"])]),
     ],
     ids=[
@@ -254,7 +261,7 @@ def arrow_stream(table: pa.Table) -> bytes:
             "gzipped CSV",
             "CSV of logs",
         ),
-        *("TSV", "semicolons", "capitals and blanks", "indented JSON", "Arrow stream"),
+        *("TSV", "semicolons", "capitals and blanks", "indented JSON", "CDX", "Arrow stream"),
     ],
 )
 def test_reads_lists_of_captures(tmp_path: Path, text: bytes, columns: list[tuple[str, list[str | None]]]) -> None:

@@ -93,9 +93,8 @@ def test_data_folder_follows_no_links(tmp_path: Path, secret: Path, link: Link) 
     place, ours = tmp_path / "snapshot", tmp_path / "ours"
     (data / "catalogue.duckdb").unlink()
     ours.mkdir()
-    for folder, name in ((data, "captures.ducklake.new"), (ours, "pulling.part")):
-        link(secret, folder / "catalogue.duckdb.new")
-        link(secret, folder / name)
+    for path in (data / "captures.ducklake.new", data / "catalogue.duckdb.new", ours / "catalogue.duckdb.new"):
+        link(secret, path)
     with catalogue.open(data, settings=settings) as cat:
         cat.export_snapshot(place)
         cat.export_ducklake()

@@ -40,7 +40,7 @@ OF_FOLDERS = {
     "settings": "platformdirs",
     "source": "aiohttp botocore filelock fsspec s3fs urllib3",
     "sql_magic": "duckdb pandas",
-    "store": "filelock isal sqlite3",
+    "store": "filelock sqlite3",
 }
 """The libraries that a folder or module may import; pandas is read only by ``read``, the others name its types."""
 HOMES = {

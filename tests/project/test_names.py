@@ -84,10 +84,10 @@ DOORS: dict[str, Callable[[str], bool]] = {
 """Functions that read names, and return whether a name is refused."""
 HARMLESS = {
     # They are quoted in addresses, and are no part of a command.
-    "manifest of a table": {name for name in LEADING_AWAY if is_path(name)},
+    **{door: {name for name in LEADING_AWAY if is_path(name)} for door in ("manifest of a table", "archive")},
+    "archive below its root": {name for name in LEADING_AWAY if is_path(f"crawl-data/{name}")},
     "index file, its end": {"x" * 10_000},
     "index file, its subset": {"x" * 10_000},
-    "archive below its root": {"x", "x" * 10_000},
     "crawls that were typed": {"..", "."},
 }
 """Names that are accepted because they are harmless there; ``..`` alone is the range of all crawls."""

@@ -227,6 +227,13 @@ def test_reads_what_other_writers_write(make: Callable[[], bytes], pages: bool) 
         assert cat.captures("key000100").to_arrow()["number"].to_pylist() == [100]
 
 
+def test_an_empty_list_of_row_groups_has_any_type() -> None:
+    """Fastparquet writes a list without a type."""
+    empty = edited(write(TABLE[:0]), lambda footer: field(footer.fields, 4, Items(0, []), LIST))
+    with dataset_of({"a.parquet": empty, "b.parquet": SMALL}) as cat:
+        assert rows_of(cat.captures("*").to_arrow()) == rows_of(TABLE)
+
+
 def test_largest_values_that_were_cut_are_no_bounds() -> None:
     """The column index of segmentio/parquet-go has the first bytes of the largest keys."""
     data = write(TABLE, data_page_size=1, write_batch_size=100)

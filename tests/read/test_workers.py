@@ -145,7 +145,7 @@ def all_errors(kind: type[CatalogueError] = CatalogueError) -> Iterator[type[Cat
 def test_every_error_can_be_sent_by_a_worker() -> None:
     """An executor of processes is lost by an error that cannot be made again."""
     options: dict[type, dict[str, Any]] = {
-        errors.NothingStored: {"folder": "data", "advice": "run: x", "call": "harvest()"},
+        errors.NothingStored: {"folder": "data"},
         errors.Busy: {"retry_after": 5.0},
         errors.Harvesting: {"crawl": "x", "retry_after": 5.0},
     }

@@ -9,5 +9,5 @@ from catalogue.records.document import Documents
 
 @pytest.fixture(scope="module")
 def documents() -> Iterator[Documents]:
-    with Documents(processes=2) as made:
+    with Documents() as made:
         yield made

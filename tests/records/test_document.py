@@ -172,7 +172,7 @@ def test_reports_links_that_are_left_out(documents: Documents) -> None:
 
 
 def test_converts_odd_pages_to_markdown() -> None:
-    with Documents(markdown=True, processes=1) as documents:
+    with Documents(markdown=True) as documents:
         assert documents.extract(record_of(b"<div>x" * 1000))["markdown"].count("x") == 1000
         instructions = b"<p>a<?php echo 1 ?>b<?xml:namespace prefix = o /><o:p>c</o:p><!x>"
         assert documents.extract(record_of(instructions))["markdown"] == "abc"
@@ -194,7 +194,7 @@ def test_bounds_memory_of_long_base_addresses(documents: Documents, *, of_page: 
 
 
 def test_reports_only_declared_values(documents: Documents) -> None:
-    with Documents(main_content=True, processes=1) as main:
+    with Documents(main_content=True) as main:
         page = record_of(PAGE.encode(), "text/html; charset=utf-8")
         assert "Valmynd" not in main.extract(page)["text"]
         assert "Þetta er síða um allt." in main.extract(page)["text"]
@@ -241,14 +241,14 @@ def test_extracts_an_atom_feed(documents: Documents) -> None:
 
 @in_soak
 def test_gives_up_a_slow_page() -> None:
-    with Documents(main_content=True, processes=1, seconds=0.5) as hasty:
+    with Documents(main_content=True, seconds=0.5) as hasty:
         with pytest.raises(BadDocument, match=r"its parser took over 0\.5 s"):
             hasty.extract(record_of(b"<div>" * 200_000))
         assert hasty.extract(record_of(b"<p>and goes on"))["text"] == "and goes on"
 
 
 def test_does_not_retry_a_slow_page() -> None:
-    with Documents(processes=1, seconds=1.0) as hasty:
+    with Documents(seconds=1.0) as hasty:
         before = children()
         assert hasty.extract(record_of(b"<p>one"))["text"] == "one"
         (child,) = children() - before
@@ -259,7 +259,7 @@ def test_does_not_retry_a_slow_page() -> None:
 
 
 def test_replaces_a_killed_parser() -> None:
-    with Documents(processes=1) as documents:
+    with Documents() as documents:
         before = children()
         assert documents.extract(record_of(b"<p>one"))["text"] == "one"
         (child,) = children() - before

@@ -38,6 +38,12 @@ def test_reads_an_uncompressed_record(make: Any) -> None:
         assert (record.url, record.body, gzip.decompress(record.member)) == (URL, BODY, data)
 
 
+@pytest.mark.parametrize("url", ["ftp://example.com/a", "dns:example.com"])
+def test_reads_an_uncompressed_arc_record_of_any_scheme(url: str) -> None:
+    data = f"{url} 192.0.2.1 20220815010203 text/plain 2\nhi\n".encode()
+    assert read_record(Capture("x.arc", 0, len(data)), data).body == b"hi"
+
+
 def test_reads_types_and_flags_in_any_case() -> None:
     member = packed(WARC_Type="Response", WARC_Truncated="Length")
     record = read_record(capture(member), member)

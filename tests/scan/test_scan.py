@@ -222,6 +222,7 @@ def test_invalid_scans_fail_before_they_are_collected(harvested: Catalogue) -> N
 
 def test_missing_polars_is_one_sentence(harvested: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
+    monkeypatch.delitem(sys.modules, "catalogue.scan.lazy_frame", raising=False)
     for call in (harvested.scan, harvested.captures("example.com").to_polars):
         with pytest.raises(QueryError, match=r"^this needs polars; run: .*polars"):
             call()

@@ -219,7 +219,7 @@ def test_latest_of_an_old_list_is_incomplete(whole_mirror: Path, whole_settings:
     with FaultServer(whole_mirror, script=script) as source:
         settings = replace(whole_settings, source=source.url)
         with catalogue.open(tmp_path / "data", settings=settings) as cat:
-            assert cat.captures("example.com", crawls="latest").plan
+            crawl = cat.captures("example.com", crawls="latest").question.crawls[0]
             known = cat.session.store.get("documents", COLLINFO)
             assert known
             old = replace(known, taken="2020-01-01T00:00:00+00:00")
@@ -227,6 +227,9 @@ def test_latest_of_an_old_list_is_incomplete(whole_mirror: Path, whole_settings:
         away = True
         for strict in (False, True):
             with serving(tmp_path / "data", settings, strict=strict) as address:
+                source.reset()
+                named = get(address, f"/{crawl}-index?url=example.com/*")  # a listed crawl does not need the list
+                assert (named.status, COLLINFO in {each.path for each in source.log}) == (200, False)
                 answer = get(address, "/latest-index?url=example.com/*")
             assert answer.status == (422 if strict else 200)
             assert "other crawls may exist" in answer.headers.get("catalogue-incomplete", answer.text)

@@ -71,6 +71,12 @@ def assert_addresses(base: str, headers: dict[str, str], address: str) -> None:
     connection.close()
 
 
+def test_answers_complete_addresses(base: str, crawl: str) -> None:
+    for target in ("/", "/?a", f"/{crawl}-index?url=http://example.com/*&limit=2"):
+        assert get(base, f"HTTP://example.com{target}").body == get(base, target).body
+    assert get(base, "http://example.com?url=http://a.com/").status == 200
+
+
 def test_compresses_large_answers_on_request(base: str, crawl: str) -> None:
     path = f"/{crawl}-index?url=*.example.com&output=json"
     plain = get(base, path)

@@ -208,7 +208,7 @@ def test_refuses_parameters_that_would_be_ignored(site: str, crawl: str) -> None
     for name, value, message in (
         ("matchType", "domain", "unknown parameter 'matchType'; did you mean match?"),
         ("language", "isl", "unknown parameter 'language'; did you mean lang?"),
-        ("filter", "=status:404", "unknown parameter 'filter'; known are: url, crawl, crawls, "),
+        ("filter", "=status:404", "unknown parameter 'filter'; use url, crawl, crawls, "),
         ("url", "example.com", "url is given 2 times; give it once"),
     ):
         given = [("url", "example.com"), ("crawl", crawl), (name, value)]

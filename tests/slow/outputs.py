@@ -13,9 +13,10 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from catalogue.harvest.snapshot import MANIFEST, read_entries, unpack_manifest
+from catalogue.harvest.snapshot import MANIFEST, unpack_manifest
 from catalogue.store.schema import TABLES
 from catalogue.store.stored_file import decode
+from tests.support.snapshots import read_rows
 
 Items = Mapping[str, object]
 Look = Callable[[Path], Items]
@@ -75,7 +76,7 @@ def snapshot(folder: Path) -> Items:
     files = unpack_manifest((place / MANIFEST).read_bytes(), str(place)).values()
     for file in files:
         assert hashlib.sha256((place / file.name).read_bytes()).hexdigest() == file.sha256, file.name
-    return {file.crawl: len([*read_entries(place / file.name)]) for file in files}
+    return {file.crawl: len(read_rows(place / file.name)) for file in files}
 
 
 def stored(path: Path) -> dict[Any, Any]:

@@ -10,8 +10,9 @@ import pytest
 
 from catalogue.errors import CatalogueError, NotFound
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
-from catalogue.source.cache import RangeCache, SharedSource
+from catalogue.source.cache import CachedSource, RangeCache
 from catalogue.source.checks import RequestedRange, Response
+from tests.support.answers import Memory
 from tests.support.faults import FaultServer, Kind, always
 from tests.support.sources import open_http
 
@@ -26,7 +27,7 @@ SLOW = 0.3
 """Seconds until a response, so that all threads send their requests before."""
 
 
-def together(source: SharedSource, requested: ByteRange, pin: FileVersion) -> list[bytes | CatalogueError]:
+def together(source: CachedSource, requested: ByteRange, pin: FileVersion) -> list[bytes | CatalogueError]:
     """Return the responses of threads that start at the same moment."""
     start = threading.Barrier(THREADS)
 
@@ -49,7 +50,7 @@ def together(source: SharedSource, requested: ByteRange, pin: FileVersion) -> li
 def test_equal_requests_are_sent_once(tmp_path: Path, limit: int, *, strong: bool) -> None:
     cache = RangeCache(tmp_path / "cache", limit)
     with FaultServer({PATH: DATA}, latency=SLOW) as server:
-        with closing(SharedSource(open_http(server.url, connections=THREADS), cache)) as source:
+        with closing(CachedSource(open_http(server.url, connections=THREADS), cache)) as source:
             etag = source.get(PATH, SuffixRange(1)).etag if strong else None
             answers = together(source, ByteRange(1000, 9000), FileVersion(len(DATA), etag))
         assert answers == [DATA[1000:9000]] * THREADS
@@ -59,7 +60,7 @@ def test_equal_requests_are_sent_once(tmp_path: Path, limit: int, *, strong: boo
 def test_errors_reach_all_waiting_threads_and_are_not_remembered(tmp_path: Path) -> None:
     with (
         FaultServer({PATH: DATA}, latency=SLOW, script=always(Kind.NOT_FOUND)) as server,
-        closing(SharedSource(open_http(server.url), RangeCache(tmp_path / "cache", LARGE))) as source,
+        closing(CachedSource(open_http(server.url), RangeCache(tmp_path / "cache", LARGE))) as source,
     ):
         for requests in (1, 2):
             outcomes = together(source, ByteRange(0, 5000), PIN)
@@ -71,37 +72,30 @@ class Interrupted(BaseException):
     """An exception such as KeyboardInterrupt, which is not an error of the source."""
 
 
-class Dying:
+class Dying(Memory):
     """A source whose first request interrupts its thread, once others wait for it."""
 
-    url = "test:/"
-    connections = 4
-
     def __init__(self) -> None:
-        self.requests = 0
+        super().__init__(DATA)
         self.asked, self.waited = threading.Event(), threading.Event()
 
-    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:  # noqa: ARG002 - there is one
-        self.requests += 1
-        if self.requests == 1:
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
+        response = super().get(path, requested, pin=pin)
+        if not self.asked.is_set():
             self.asked.set()
             assert self.waited.wait(SOON)
             raise Interrupted
-        return Response(DATA[:100], 0, len(DATA), PIN.etag, None)
-
-    def close(self) -> None:
-        """Nothing is open."""
+        return response
 
 
 def test_another_thread_requests_after_the_first_one_died(tmp_path: Path) -> None:
-    inner = Dying()
-    source = SharedSource(inner, RangeCache(tmp_path / "cache", LARGE))
+    get = CachedSource(inner := Dying(), RangeCache(tmp_path / "cache", LARGE)).get
     with ThreadPoolExecutor(THREADS) as executor:
-        first = executor.submit(source.get, PATH, ByteRange(0, 100), pin=PIN)
+        first = executor.submit(get, PATH, ByteRange(0, 100), pin=PIN)
         assert inner.asked.wait(SOON)
-        others = [executor.submit(source.get, PATH, ByteRange(0, 100), pin=PIN) for _ in range(8)]
+        others = [executor.submit(get, PATH, ByteRange(0, 100), pin=PIN) for _ in range(8)]
         inner.waited.set()
         with pytest.raises(Interrupted):
             first.result(SOON)
         assert {other.result(SOON).body for other in others} == {DATA[:100]}
-    assert inner.requests == 2  # one of them requested it for all
+    assert len(inner.log) == 2  # one of them requested it for all

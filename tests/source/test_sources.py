@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from catalogue.errors import (
+    ConnectionRefused,
     FileChanged,
     Forbidden,
     NameNotResolved,
@@ -163,16 +164,27 @@ def test_close_ends_running_requests(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["http", "s3"])
-def test_name_not_resolved(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    use_s3(monkeypatch, "http://name.invalid")
-    source = open_s3() if protocol == "s3" else open_http("http://name.invalid/")
-    with closing(source), pytest.raises(NameNotResolved, match=r"^the name [a-z.-]*name\.invalid cannot be resolved"):
+@pytest.mark.parametrize(
+    ("url", "error", "message"),
+    [
+        ("http://name.invalid/", NameNotResolved, r"^the name [a-z.-]*name\.invalid cannot be resolved"),
+        ("http://127.0.0.1:1/", ConnectionRefused, "^nothing listens at http://127.0.0.1:1/ "),
+    ],
+)
+def test_names_the_host_without_a_connection(
+    protocol: str, url: str, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_s3(monkeypatch, url)
+    with closing(open_s3() if protocol == "s3" else open_http(url)) as source, pytest.raises(error, match=message):
         source.get(PATH, SUFFIX)
 
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("AWS_ENDPOINT_URL", "nowhere"), ("AWS_DEFAULT_REGION", "a b"), ("AWS_CONFIG_FILE", __file__)],
+    [
+        *(("AWS_ENDPOINT_URL", "nowhere"), ("AWS_DEFAULT_REGION", "a b"), ("AWS_CONFIG_FILE", __file__)),
+        *(("AWS_CA_BUNDLE", "/no/such/file"), ("AWS_CA_BUNDLE", __file__)),
+    ],
 )
 def test_invalid_settings_of_aws_are_not_tried_again(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str

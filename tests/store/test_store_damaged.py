@@ -158,6 +158,7 @@ def test_rejects_unknown_tables(path: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
+        ("PRAGMA user_version=4", "claims to be of version 4; run: catalogue check --repair"),
         ("PRAGMA user_version=0", "claims to be of version 0; run: catalogue check --repair"),
         ("PRAGMA user_version=-1", "claims to be of version -1; run: catalogue check --repair"),
         ("DELETE FROM identity", "has no identity; it is not opened"),
@@ -216,42 +217,6 @@ def test_close_waits_for_running_threads(path: Path) -> None:
         store.keys("files")
     with Store(path) as again:
         assert again.keys("facts", path_of(1)) == [path_of(1)]
-
-
-NEW_IDENTITY = """
-    CREATE TABLE older AS SELECT id FROM identity; DROP TABLE identity;
-    CREATE TABLE identity (id TEXT, changes INTEGER, index_changes INTEGER);
-    INSERT INTO identity SELECT id, 1, 1 FROM older; DROP TABLE older;
-"""
-OLDER = {
-    4: f"""
-        {NEW_IDENTITY}
-        CREATE TABLE touched (kind TEXT, key TEXT, change INTEGER, PRIMARY KEY (kind, key)) WITHOUT ROWID;
-        CREATE TABLE history (counter TEXT, change INTEGER, token TEXT, PRIMARY KEY (counter, change)) WITHOUT ROWID;
-        PRAGMA user_version=4
-    """,
-    3: f"{NEW_IDENTITY} PRAGMA user_version=3",
-    2: f"{NEW_IDENTITY} DROP TABLE facts; PRAGMA user_version=2",
-    1: f"{NEW_IDENTITY} DROP TABLE facts; DROP TABLE indexes; PRAGMA user_version=1",
-}
-"""SQL that converts a new store to an earlier version."""
-
-
-@pytest.mark.parametrize("version", OLDER)
-def test_migrates_older_stores(path: Path, version: int) -> None:
-    with Store(path, create=True) as store:
-        store.put("files", [("key", stored_file(b"1"))])
-        identity = store.state().partition(":")[0]
-    with raw(path) as connection:
-        connection.executescript(OLDER[version])
-    with Store(path) as store:
-        assert store.state().partition(":")[0] == identity
-        assert store.get("files", "key") == stored_file(b"1")
-        store.add_indexes("key", {3: Indexes(b"bounds", {"url": b"pages"})}, stored_file(b"1"))
-        assert store.indexes("key", [2, 3], stored_file(b"1")) == {3: Indexes(b"bounds", {"url": b"pages"})}
-        store.add_facts([("key", stored_file(b"facts"))])
-        assert store.get("facts", "key") == stored_file(b"facts")
-        assert store.problem() is None
 
 
 def test_numbers_rows_in_the_order_of_writes(store: Store) -> None:

@@ -90,7 +90,8 @@ def footers_of(place: Path, file: SnapshotFile) -> int:
 
 
 def read_rows(path: Path) -> list[Entry]:
-    return [*read_entries(path)]
+    with path.open("rb") as file:
+        return [*read_entries(file)]
 
 
 def write_rows(path: Path, rows: Iterable[Entry]) -> None:

@@ -175,7 +175,6 @@ def test_changes_of_the_store_change_one_table(tmp_path: Path, mirrored: dict[st
 def test_tables_are_parquet_files(mirrored: dict[str, StoredFile], tmp_path: Path) -> None:
     with stored_footers(tmp_path, mirrored) as store:
         StoredCrawls(tmp_path / "tables", store, COMMON_CRAWL)
-        state = store.state()
     for path in (tmp_path / "tables").glob("*.parquet"):
         table = pq.read_table(path)
         groups = list(zip(table["path"].to_pylist(), table["row_group"].to_pylist(), strict=True))
@@ -188,6 +187,3 @@ def test_tables_are_parquet_files(mirrored: dict[str, StoredFile], tmp_path: Pat
         assert sorted(groups) == sorted(expected)
         subsets = table["subset"].to_pylist()
         assert subsets == sorted(subsets)
-        metadata = pq.read_metadata(path).metadata
-        assert metadata
-        assert metadata[b"state"].decode() == state
