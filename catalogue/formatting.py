@@ -82,7 +82,8 @@ def format_cost(cost: Priced) -> str:
 
 
 def clock(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S}"
+    """Return a time in UTC, to the second."""
+    return in_utc(time).replace(tzinfo=None).isoformat(" ", "seconds")
 
 
 def in_utc(time: datetime) -> datetime:
@@ -178,6 +179,11 @@ def json_text(value: object) -> str:
     """Return JSON on one line, without characters that change terminals, or that some readers take for line ends."""
     line = json.dumps(value, ensure_ascii=False)
     return line if line.isprintable() else _NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+
+
+def json_line(value: object) -> bytes:
+    """Return ``json_text`` in UTF-8 with a line end; unpaired surrogates become question marks."""
+    return json_text(value).encode(errors="replace") + b"\n"
 
 
 class ReprMixin:

@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
+from typing import TypeAlias
 
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.commoncrawl.crawls import SUBSETS, Crawl, CrawlWords, newest_first, weeks_between
 from catalogue.errors import BadRecord, Forbidden, NotArchived, NotFound, NotHarvested, QueryError, TooExpensive
 from catalogue.find_captures import find_captures
-from catalogue.formatting import Priced, format_cost, in_utc, join_first, plural, printable
+from catalogue.formatting import Priced, format_cost, join_first, plural, printable
 from catalogue.output.fetch_captures import fetch_record
-from catalogue.parquet.arrow_arrays import without_zones
+from catalogue.parquet.arrow_arrays import rows_of
 from catalogue.query.filters import Moment, time_span
 from catalogue.query.query import Query
 from catalogue.records.page import Page
@@ -71,6 +72,10 @@ def get_page(
     return search.page(url, None if at is None else time_span(at), follow=follow)
 
 
+_Interval: TypeAlias = tuple[float, float]
+"""First time and end in milliseconds since 1970, the end exclusive."""
+
+
 def _refuse(estimate: GetEstimate) -> None:
     raise TooExpensive(f"{estimate}; name crawls, or pass a larger max_requests")
 
@@ -88,7 +93,8 @@ class _Candidate:
     crawls_before: int
     """Newer crawls of the question."""
     subset: str
-    time: int
+    time: float
+    """Milliseconds since 1970; minus infinity if unknown."""
     target: str | None
     """The URL it redirects to, if the index has it."""
     distance: float
@@ -111,7 +117,7 @@ class _Candidate:
         return self.capture.status // 100 == 2  # noqa: PLR2004
 
     @property
-    def nearness(self) -> tuple[float, int, int]:
+    def nearness(self) -> tuple[float, int, float]:
         """The nearest capture has the lowest; of several that of the newest crawl, and of these the newest one."""
         return self.distance, self.crawls_before, -self.time
 
@@ -174,7 +180,7 @@ class _Search:
     substitutions: list[str] = field(default_factory=list)
     """A sentence for each URL of which only captures of another URL with the same key were found."""
 
-    def page(self, url: str, at: tuple[int, int] | None, *, follow: bool) -> Page:
+    def page(self, url: str, at: _Interval | None, *, follow: bool) -> Page:
         redirects: list[Capture] = []
         found = self.nearest(url, at)
         while True:
@@ -191,7 +197,8 @@ class _Search:
                 raise NotArchived(f"more than {_MAX_REDIRECTS} redirects, the last one to {printable(url)}", target=url)
             self.searched.clear()
             self.empty.clear()
-            found = self.nearest(url, (found.time, found.time + 1), redirected_in=found.crawl)
+            at = None if found.time == -inf else (found.time, found.time + 1)
+            found = self.nearest(url, at, redirected_in=found.crawl)
         requests, received = self.spent()
         record = record or self.record(found)
         files, notes = tuple(self.index_files), tuple(self.notes)
@@ -209,7 +216,7 @@ class _Search:
                 f"{error}; this archive has the capture of {found.crawl}; choose another crawl or time"
             ) from error
 
-    def nearest(self, url: str, at: tuple[int, int] | None, *, redirected_in: str | None = None) -> _Candidate:
+    def nearest(self, url: str, at: _Interval | None, *, redirected_in: str | None = None) -> _Candidate:
         """Return the best capture of a URL, or of another URL with the same key.
 
         The best one is the newest, or the nearest. For the target of a redirect, it is that of the first crawl that has
@@ -249,7 +256,7 @@ class _Search:
         return NotArchived(message, empty=(*newest_first(self.empty),), doubts=(*self.notes,), target=target)
 
     def captures(
-        self, url: str, crawl: str, place: int, at: tuple[int, int] | None, *, only_exact: bool
+        self, url: str, crawl: str, place: int, at: _Interval | None, *, only_exact: bool
     ) -> Iterator[_Candidate]:
         """Yield the captures of a crawl, of all subsets, that were not visited.
 
@@ -259,8 +266,7 @@ class _Search:
         found = find_captures(self.session, Query.of(url, crawls=crawl, subsets="all", match="exact"))
         found = found.agreed(partial(self.check, crawl=crawl, only_exact=only_exact))
         try:
-            # Times with a zone become Python objects by pandas, whose import takes longer than the requests.
-            rows = [row for batch in found.to_arrow().to_batches() for row in without_zones(batch).to_pylist()]
+            rows = rows_of(found.to_arrow())
             self.index_files.update(dict.fromkeys(found.plan.index_files))
         except (NotFound, Forbidden, NotHarvested) as error:  # some crawls have no index
             if len(self.crawls) == 1:
@@ -274,7 +280,7 @@ class _Search:
                 self.notes[f"{crawl}: {error}"] = None
                 continue
             if (capture.filename, capture.offset) not in self.visited:
-                time = round(in_utc(row["fetch_time"]).timestamp() * 1000)
+                time = round(capture.time.timestamp() * 1000) if capture.time else -inf
                 target = row.get("fetch_redirect")
                 alike = same_url(url, capture.url or ""), similar_url(url, capture.url or "")
                 is_revisit = row.get("content_mime_type") == _REVISIT
@@ -305,7 +311,7 @@ def _target(found: _Candidate, location: str) -> str:
         raise NotArchived(f"{message}; to get the redirect itself, use follow=False", target=target) from error
 
 
-def _distance(time: int, at: tuple[int, int] | None) -> float:
+def _distance(time: float, at: _Interval | None) -> float:
     if at is None or at[0] <= time < at[1]:
         return 0
     return min(abs(time - at[0]), abs(time - at[1]))
@@ -316,7 +322,7 @@ def _weeks_apart(crawl: str, other: str) -> float:
     return inf if weeks is None else abs(weeks)
 
 
-def _least_distance(crawl: Crawl, at: tuple[int, int] | None) -> float:
+def _least_distance(crawl: Crawl, at: _Interval | None) -> float:
     if at is None or crawl.first_fetch is None or crawl.last_fetch is None:
         return 0 if at is None else -inf
     first = crawl.first_fetch.timestamp() * 1000 - _MARGIN

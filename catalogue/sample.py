@@ -20,7 +20,7 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.question import CrawlIndexes
 from catalogue.progress import Progress
 from catalogue.query.random_order import DrawnRows, RandomOrder, RowGroupId
-from catalogue.query.resolved_query import DRAWN_ORDER, check_columns
+from catalogue.query.resolved_query import DRAWN_ORDER, check_columns, schema_of
 from catalogue.read.dataframes import frame_of
 from catalogue.read.streams import BATCH_ROWS
 from catalogue.session import Session
@@ -130,8 +130,7 @@ class Sample(ReprMixin):
 
     @property
     def schema(self) -> pa.Schema:
-        schema = self._ask({}).plan.schema
-        return pa.schema([schema.field(name) for name in self._columns])
+        return schema_of(self._question.query, self._columns)
 
     @property
     def complete(self) -> bool:

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from catalogue.commoncrawl.crawls import ROBOTS, SUBSETS, CrawlWords
 from catalogue.errors import BadRecord, NotArchived, QueryError, SourceError
 from catalogue.find_captures import find_captures
-from catalogue.formatting import ReprMixin, clock, join_first, number, plural, printable
+from catalogue.formatting import ReprMixin, clock, in_utc, join_first, number, plural, printable
 from catalogue.get_page import get_page
-from catalogue.parquet.arrow_arrays import without_zones
+from catalogue.parquet.arrow_arrays import text
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.filters import DECLARED_TYPE, DETECTED_TYPE
 from catalogue.query.query import Query
@@ -110,12 +110,13 @@ def site_report(
     times: list[datetime] = []
     with session.bars("parts") as bar:
         for batch in captures.batches(warn=False, report=bar):
-            pages = batch.filter(pc.equal(batch.column("subset"), SUBSETS[0]))
+            pages = batch.filter(pc.equal(batch.column("subset"), text(SUBSETS[0])))
             statuses.update(zip(*(batch.column(each).to_pylist() for each in ("subset", "fetch_status")), strict=True))
             types.update(_counts(pc.coalesce(*map(pages.column, mime))))
             for together, count in _counts(pages.column("content_languages")).items():
                 languages.update(dict.fromkeys((together or UNKNOWN).split(","), count))
-            times += [each for each in _ends(batch) if each]
+            ends = pc.min_max(batch.column("fetch_time").cast(pa.timestamp("ms"))).as_py()  # in UTC, without a zone
+            times += [in_utc(each) for each in ends.values() if each]
     diagnosed = Counter({status: count for (subset, status), count in statuses.items() if subset == SUBSETS[1]})
     redirects = sum(n for status, n in diagnosed.items() if status and status // 100 == _REDIRECT)
     not_modified = diagnosed[_NOT_MODIFIED]
@@ -150,11 +151,6 @@ def _host(site: str) -> str:
 def _counts(column: pa.Array) -> Counter[Any]:
     counted = pc.value_counts(column)
     return Counter(dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)))
-
-
-def _ends(batch: pa.RecordBatch) -> list[datetime | None]:
-    found = pc.min_max(without_zones(batch.select(["fetch_time"])).column(0))
-    return [found["min"].as_py(), found["max"].as_py()]
 
 
 def _archived_robots(session: Session, host: str, crawl: str) -> tuple[Page | None, str | None]:

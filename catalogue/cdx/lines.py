@@ -9,6 +9,8 @@ from json.encoder import encode_basestring_ascii
 import pyarrow as pa
 
 from catalogue.commoncrawl.schema import SCHEMA
+from catalogue.parquet.arrow_arrays import text
+from catalogue.query.filters import UNKNOWN_TYPE
 
 FIELDS = {
     "url": "url",
@@ -38,10 +40,6 @@ _BREAK = re.compile(r"[\s\x00-\x1f\x7f]")
 """Characters that would end a key or a line; valid keys contain none."""
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _MEDIA_TYPE = FIELDS["mime"]
-UNKNOWN_TYPE = "unk"
-"""Media type where the server sent none; each line of the CDX index has one."""
-_INVALID_STATUS = -1
-"""Status that was not a number."""
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~:/")
 
 
@@ -53,7 +51,7 @@ def lines_of(rows: pa.RecordBatch) -> list[str]:
     """
     columns = {name: rows.column(name) for name in rows.schema.names}
     if _MEDIA_TYPE in columns:
-        columns[_MEDIA_TYPE] = columns[_MEDIA_TYPE].fill_null(UNKNOWN_TYPE)
+        columns[_MEDIA_TYPE] = columns[_MEDIA_TYPE].fill_null(text(UNKNOWN_TYPE))
     nothing = [None] * rows.num_rows
     keys, times, *fields = (
         _values(columns[name]) if name in columns else nothing
@@ -90,11 +88,9 @@ def _text(values: Iterable[str]) -> str:
 
 
 def _object(values: list[str | int | None]) -> str:
-    url, status = values[0], values[3]
+    url = values[0]
     if isinstance(url, str) and not url.isascii():
         values[0] = "".join(c if c in _PLAIN else "".join(f"%{b:02X}" for b in c.encode(errors="replace")) for c in url)
-    if status == _INVALID_STATUS:
-        values[3] = None
     members = [
         name + (encode_basestring_ascii(value) if isinstance(value, str) else f'"{value}"')
         for name, value in zip(_NAMES, values, strict=True)

@@ -2,8 +2,7 @@
 
 Columns follow from lines as in Common Crawl's converter (commoncrawl/cc-index-table), with texts unchanged. Unknown
 values are null: missing and empty ones, ``-``, statuses that are not positive numbers, and record ids that are not
-UUIDs. Parts of the URL are
-missing: they depend on the list of public suffixes at the time of the conversion.
+UUIDs. Parts of the URL are missing: they depend on the list of public suffixes at the time of the conversion.
 """
 
 import json
@@ -26,6 +25,7 @@ from catalogue.errors import BadCdx
 from catalogue.parquet.arrow_arrays import (
     arrow_memory,
     bounds_and_bytes,
+    check_years,
     flags,
     integers,
     joined,
@@ -33,7 +33,7 @@ from catalogue.parquet.arrow_arrays import (
     text,
     texts,
 )
-from catalogue.query.resolved_query import UNKNOWN, UNKNOWN_TEXTS
+from catalogue.query.resolved_query import known_texts
 
 _STATUS, _RECORD_ID, _NUMBERS = "status", "recordid", ("offset", "length")
 _REQUIRED = ("url", "filename")
@@ -51,7 +51,6 @@ _FEW = 64
 _AT_ONCE = 256 << 10
 """Bytes that Arrow parses at once; larger buffers need new memory from the system."""
 _DECODE = json.JSONDecoder(object_pairs_hook=list, parse_int=str).decode  # values are texts
-_TYPES = frozenset([str, type(None)])
 _MAX_DIGITS = 15
 _SHORT = re.compile("0*([0-9]{1,5})")
 _GREATEST = (1 << 15) - 1
@@ -69,23 +68,24 @@ def captures_of(crawl: str, found: Sequence[FoundLines]) -> pa.RecordBatch:
     """
     try:
         return _convert(crawl, b"".join(each.data for each in found))
-    except (_Invalid, ValueError, RecursionError) as error:  # pa.ArrowInvalid is a ValueError
+    except (ValueError, RecursionError) as error:  # pa.ArrowInvalid is a ValueError
         raise _first_fault(crawl, found) or block_error(found[0].path, found[0].offset, f"{error}") from error
 
 
-class _Invalid(Exception):
-    """A line is invalid."""
+class _Invalid(ValueError):
+    """A line is invalid; the message says what is wrong if it is the only line."""
 
 
 def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
     keys, times, objects = _parts(data)
     fields = _objects(objects)
-    if any(fields[name].null_count for name in _REQUIRED):
-        raise _Invalid
+    for name in _REQUIRED:
+        if fields[name].null_count:
+            raise _Invalid(f"no field {name}")
     archives = pc.split_pattern(fields["filename"], "/", max_splits=1, reverse=True)
     folders = archives.flatten().take(archives.offsets[:-1]).dictionary_encode()
     places = [_place(crawl, folder) for folder in folders.dictionary.to_pylist()]
-    columns = {FIELDS[name]: _numbers(values) if name in _NUMBERS else values for name, values in fields.items()}
+    columns = {FIELDS[name]: _numbers(name, each) if name in _NUMBERS else each for name, each in fields.items()}
     columns |= {"url_surtkey": keys.cast(pa.string()), "fetch_time": _times(times)}
     columns[FIELDS[_RECORD_ID]] = _record_ids(fields[_RECORD_ID])
     columns |= {"fetch_status": _statuses(fields[_STATUS]), "crawl": pa.repeat(text(crawl), len(keys))}
@@ -101,24 +101,31 @@ def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]
     starts, _ = line_starts(data)
     parts = pc.split_pattern(line_array(starts, data), b" ", max_splits=_PARTS - 1)
     if (np.diff(integers(parts.offsets)) != _PARTS).any():
-        raise _Invalid
+        raise _Invalid("no JSON object")
     values = parts.flatten()
     keys, times, objects = (values.take(positions(np.arange(at, len(values), _PARTS))) for at in range(_PARTS))
     return keys, times, objects
 
 
 def _objects(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
-    """Parse JSON objects, one a line; unknown values of fields that are not required are null.
+    """Parse JSON objects, one a line; unknown values are null.
 
     Arrow reads consecutive objects wherever their lines end, so the number of rows shows whether a line has more. It
     starts a thread, which takes longer than parsing a few lines here.
     """
-    complete = pc.and_(pc.starts_with(objects, b"{"), pc.ends_with(objects, b"}\n"))
-    if not pc.all(complete, min_count=0).as_py():
-        raise _Invalid
+    if not pc.all(pc.starts_with(objects, b"{"), min_count=0).as_py():
+        raise _Invalid("no JSON object")
+    found = None
     if len(objects) <= _FEW:
         with suppress(RecursionError):  # Arrow has no limit of depth
-            return _parsed(objects)
+            found = _parsed(objects)
+    found = found or _parsed_by_arrow(objects)
+    if not pc.all(pc.ends_with(objects, b"}\n"), min_count=0).as_py():
+        raise _Invalid("spaces after the JSON object")
+    return {name: values if name in _REQUIRED else known_texts(values) for name, values in found.items()}
+
+
+def _parsed_by_arrow(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
     bounds, data = bounds_and_bytes(objects)
     try:
         table = pa.json.read_json(
@@ -129,29 +136,26 @@ def _objects(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
     except pa.ArrowInvalid:  # perhaps of a field that is not used, or of a longer line
         return _parsed(objects)
     if len(table) != len(objects):
-        raise _Invalid
-    columns = {name: joined(table.column(name)) for name in FIELDS}
-    return {name: values if name in _REQUIRED else _known(values) for name, values in columns.items()}
+        raise _Invalid("a line has several objects, or a part of one")
+    return {name: joined(table.column(name)) for name in FIELDS}
 
 
 def _parsed(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
     parsed = []
     for written in objects.to_pylist():
-        pairs = [(name, value) for name, value in _decoded(written) if name in FIELDS]
+        try:
+            pairs = [(name, value) for name, value in _decoded(written) if name in FIELDS]
+        except ValueError as error:
+            raise _Invalid(f"invalid JSON ({error})") from error
         values = dict(pairs)
-        if len(values) != len(pairs) or not _TYPES.issuperset(map(type, values.values())):
-            raise _Invalid
+        if len(values) != len(pairs):
+            names = [name for name, _ in pairs]
+            raise _Invalid(f"the field {max(names, key=names.count)} occurs twice")
+        for name, value in pairs:
+            if not isinstance(value, str if name in _REQUIRED else str | None):
+                raise _Invalid(f"the value of {name} is not a text")
         parsed.append(values)
-    columns = {}
-    for name in FIELDS:
-        unknown = () if name in _REQUIRED else UNKNOWN
-        columns[name] = texts([None if (value := each.get(name)) in unknown else value for each in parsed])
-    return columns
-
-
-def _known(values: pa.StringArray) -> pa.StringArray:
-    unknown = pc.is_in(values, value_set=UNKNOWN_TEXTS)
-    return pc.if_else(unknown, pa.nulls(1, pa.string())[0], values) if pc.any(unknown, min_count=0).as_py() else values
+    return {name: texts([values.get(name) for values in parsed]) for name in FIELDS}
 
 
 def _place(crawl: str, folder: str) -> tuple[str | None, str]:
@@ -160,37 +164,34 @@ def _place(crawl: str, folder: str) -> tuple[str | None, str]:
         return matched["segment"], matched["subset"]
     of_crawl = _CRAWL_FOLDER.match(f"{folder}/")
     if has_columnar_index(crawl) or (of_crawl and of_crawl[1] != crawl):
-        raise _Invalid
+        raise _Invalid(f"the archive is not one of {crawl}")
     segment = _SEGMENT.search(f"/{folder}/")  # archives before 2013 are in other folders, without subsets
     return segment[1] if segment else None, SUBSETS[0]
 
 
-def _numbers(digits: pa.StringArray) -> pa.Int64Array:
-    if not pc.all(pc.ascii_is_decimal(digits), min_count=0).as_py():
-        raise _Invalid
-    if any(size > _MAX_DIGITS for size in pc.binary_length(digits.drop_null()).unique().to_pylist()):
-        raise _Invalid
+def _numbers(name: str, digits: pa.StringArray) -> pa.Int64Array:
+    lengths = pc.binary_length(digits.drop_null()).unique().to_pylist()
+    if not pc.all(pc.ascii_is_decimal(digits), min_count=0).as_py() or max(lengths, default=0) > _MAX_DIGITS:
+        raise _Invalid(f"invalid {name}")
     return digits.cast(pa.int64())
+
+
+_ISO = np.frombuffer(b"YYYY-MM-DD hh:mm:ss", np.uint8)
+_OF_STAMP = np.isin(_ISO, [*b"-: "], invert=True)
+"""Which characters are digits of a time."""
 
 
 def _times(stamps: pa.BinaryArray) -> pa.Array:
     """Convert times; NumPy's conversion of texts crashes the process if one of more than 500 is invalid."""
     bounds, data = bounds_and_bytes(stamps)
-    digits = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]] - ord("0")
-    if (np.diff(bounds) != _STAMP).any() or (digits > 9).any():  # noqa: PLR2004 - below 0 they wrap around
-        raise _Invalid("the time does not have 14 digits")
-    tens, ones = digits[::2], digits[1::2]
-    pairs = (10 * tens + ones).astype(np.int64).reshape(len(stamps), _STAMP // 2)  # of at most 99, which is a byte
-    century, year, month, day, hour, minute, second = pairs.T
-    months = 12 * (100 * century + year - 1970) + month - 1
-    # Of the month and the next one, since 1970.
-    first_day, next_day = (each.astype("M8[M]").astype("M8[D]").astype(np.int64) for each in (months, months + 1))
-    in_year = (month >= 1) & (month <= 12) & (day >= 1) & (day <= next_day - first_day)  # noqa: PLR2004
-    in_day = (century + year > 0) & (hour < 24) & (minute < 60) & (second < 60)  # noqa: PLR2004
-    if not (in_year & in_day).all():
-        raise _Invalid("a time is not one of the calendar")
-    seconds = 60 * (60 * (24 * (first_day + day - 1) + hour) + minute) + second
-    return positions(1000 * seconds).cast(SCHEMA.field("fetch_time").type)
+    if (np.diff(bounds) != _STAMP).any():
+        raise ValueError("the time does not have 14 digits")
+    iso = np.tile(_ISO, (len(stamps), 1))
+    iso[:, _OF_STAMP] = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]].reshape(-1, _STAMP)
+    written = pa.Array.from_buffers(pa.binary(len(_ISO)), len(stamps), [None, pa.py_buffer(iso)])
+    times = written.cast(pa.binary()).cast(pa.string()).cast(pa.timestamp("ms"))
+    check_years(times)
+    return times.cast(SCHEMA.field("fetch_time").type)
 
 
 def _statuses(written: pa.StringArray) -> pa.Array:
@@ -235,52 +236,22 @@ def _first_fault(crawl: str, found: Sequence[FoundLines]) -> BadCdx | None:
     for each in found:
         lines = [line + b"\n" for line in each.data.split(b"\n")[:-1]]
         start, stop = 0, len(lines)
-        if not _can_convert(crawl, lines):
+        if _fault(crawl, lines):
             while stop - start > 1:
                 middle = (start + stop) // 2
-                start, stop = (middle, stop) if _can_convert(crawl, lines[start:middle]) else (start, middle)
-            line = lines[start][:-1]
-            if what := _fault(crawl, line):
-                return block_error(each.path, each.offset, f"{what} in {line[:300]!r}", each.line + start)
+                start, stop = (start, middle) if _fault(crawl, lines[start:middle]) else (middle, stop)
+            if what := _fault(crawl, lines[start:stop]):
+                return block_error(each.path, each.offset, f"{what} in {lines[start][:-1][:300]!r}", each.line + start)
     return None
 
 
-def _can_convert(crawl: str, lines: Sequence[bytes]) -> bool:
+def _fault(crawl: str, lines: Sequence[bytes]) -> str | None:
+    """Return why lines cannot be converted; None if they can."""
     try:
         _convert(crawl, b"".join(lines))
-    except (_Invalid, ValueError, RecursionError):
-        return False
-    return True
-
-
-def _fault(crawl: str, line: bytes) -> str | None:
-    parts = line.split(b" ", 2)
-    if len(parts) != _PARTS or not parts[2].startswith(b"{"):
-        return "no JSON object"
-    try:
-        pairs = _decoded(parts[2])
+    except _Invalid as error:
+        return str(error)
     except (ValueError, RecursionError) as error:
-        return f"invalid JSON ({error})"
-    if not parts[2].endswith(b"}"):
-        return "spaces after the JSON object"
-    names = [name for name, _ in pairs if name in FIELDS]
-    if len({*names}) != len(names):
-        return f"the field {max(names, key=names.count)} occurs twice"
-    values = dict(pairs)
-    if wrong := [name for name in names if not isinstance(values[name], str if name in _REQUIRED else str | None)]:
-        return f"the value of {wrong[0]} is not a text"
-    if missing := [name for name in _REQUIRED if name not in values]:
-        return f"no field {missing[0]}"
-    numbers = {name: values.get(name) or "-" for name in _NUMBERS}
-    if wrong := [name for name, digits in numbers.items() if not re.fullmatch(r"-|[0-9]{1,15}", digits)]:
-        return f"invalid {wrong[0]}"
-    try:
-        _place(crawl, values["filename"].rpartition("/")[0])
-    except _Invalid:
-        return f"the archive is not one of {crawl}"
-    try:
-        _convert(crawl, line + b"\n")
-    except (_Invalid, ValueError, RecursionError) as error:
         return f"invalid key, time or text ({error})"
     return None
 

@@ -20,7 +20,7 @@ from catalogue.atomic_files import open_file, output_file
 from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.commoncrawl.datasets import is_path
 from catalogue.errors import FileChanged, FormatError, NotFound, QueryError, RangeIgnored, WrongRange
-from catalogue.formatting import ReprMixin, plural, printable, size, to_json
+from catalogue.formatting import ReprMixin, json_line, plural, printable, size, to_json
 from catalogue.progress import Progress
 from catalogue.session import Session
 from catalogue.settings import package_version
@@ -104,7 +104,7 @@ class ReceiptRecorder:
         whole = hashlib.sha256()
         with output_file(receipt) as file:
             for value in (head, *map(asdict, reads)):
-                line = f"{json.dumps(to_json(value), ensure_ascii=False)}\n".encode(errors="replace")
+                line = json_line(to_json(value))
                 whole.update(line)
                 file.write(line)
             file.write(_last_line(whole.hexdigest()))

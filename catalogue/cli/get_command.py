@@ -1,6 +1,5 @@
 """``catalogue get`` and ``catalogue site``."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ from catalogue.cli.options import (
 )
 from catalogue.cli.tables import as_json
 from catalogue.errors import NotArchived, QueryError
-from catalogue.formatting import clock, plural, printable_lines, size
+from catalogue.formatting import clock, json_line, plural, printable_lines, size, to_json
 
 if TYPE_CHECKING:
     from catalogue.get_page import GetEstimate
@@ -196,8 +195,6 @@ def _links(page: "Page", problems: list[str]) -> list[dict[str, str | None]]:
 
 
 def _json(page: "Page", form: str, problems: list[str], *, main_content: bool) -> bytes:
-    from catalogue.formatting import to_json
-
     capture, record = page.capture, page.record
     links = _links(page, problems) if form == "links" and not record.coding_error else None
     described: dict[str, object] = {
@@ -226,7 +223,7 @@ def _json(page: "Page", form: str, problems: list[str], *, main_content: bool) -
         described["links"] = links
     elif form:
         described[form] = None if record.coding_error else _extracted(page, form, main_content=main_content)
-    return f"{json.dumps(to_json(described), ensure_ascii=False)}\n".encode()
+    return json_line(to_json(described))
 
 
 @command()

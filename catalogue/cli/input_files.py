@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from catalogue.commoncrawl.capture import CAPTURE_COLUMNS
 from catalogue.errors import QueryError
 from catalogue.formatting import first_paragraph
-from catalogue.parquet.arrow_arrays import check_years
+from catalogue.parquet.arrow_arrays import check_years, texts
 from catalogue.query.list_header import URL, cells_differ, has_column, header_of, is_skipped
 
 if TYPE_CHECKING:
@@ -169,9 +169,9 @@ def _table(rows: Iterator[Mapping[str, Any]]) -> "pa.Table":
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.string()) for name in CAPTURE_COLUMNS])
-    tables = [schema.empty_table()]
+    tables = [pa.Table.from_batches([], schema)]
     while batch := list(islice(rows, _BATCH_ROWS)):
-        columns = [pa.array([_text(row.get(name)) for row in batch], pa.string()) for name in schema.names]
+        columns = [texts([_text(row.get(name)) for row in batch]) for name in schema.names]
         tables.append(pa.table(columns, schema=schema))
     table = pa.concat_tables(tables)
     present = [name for name in schema.names if table.column(name).null_count < table.num_rows]

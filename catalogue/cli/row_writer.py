@@ -20,7 +20,7 @@ from catalogue.cli.tables import table
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError
 from catalogue.formatting import json_text, printable_lines
-from catalogue.parquet.arrow_arrays import texts, without_zones
+from catalogue.parquet.arrow_arrays import chunks, rows_of, texts
 from catalogue.store.locks import locked
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _is_stdout(path: Path) -> bool:
 def _rows(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[list[Any]]:
     for batch in batches:
         for start in range(0, batch.num_rows, _PAGE):
-            for row in without_zones(batch.slice(start, _PAGE)).to_pylist():
+            for row in rows_of(batch.slice(start, _PAGE)):
                 yield [row[name] for name in names]
 
 
@@ -156,17 +156,11 @@ def _quoted(values: pa.Array, delimiter: str) -> pa.Array:
 
 
 def _write_whole(batches: Iterable[pa.RecordBatch], writer: Any) -> int:
-    written = count = 0
-    waiting: list[pa.RecordBatch] = []
+    count = 0
     with writer:
-        for batch in batches:
-            waiting.append(batch)
-            count += batch.num_rows
-            if count - written >= _ROW_GROUP:
-                writer.write_table(pa.Table.from_batches(waiting))
-                waiting, written = [], count
-        if waiting:
-            writer.write_table(pa.Table.from_batches(waiting))
+        for rows in chunks(batches, _ROW_GROUP):
+            writer.write_table(rows)
+            count += rows.num_rows
     return count
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain, islice
 from types import MappingProxyType
@@ -15,7 +15,7 @@ import click
 
 from catalogue.cli.messages import options_of_command, show
 from catalogue.commoncrawl.crawls import INDEX_NAMES
-from catalogue.formatting import join_first, json_text, plural, printable, size, to_json
+from catalogue.formatting import clock, join_first, json_text, plural, printable, size, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ def cell(value: object) -> str:
         case float():
             return "-" if value != value else f"{value:,.6g}"  # noqa: PLR0124 - NaN
         case datetime():
-            return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M:%S")
+            return clock(value)
         case bytes():
             return value.hex()
         case list() | tuple():

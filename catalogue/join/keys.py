@@ -23,7 +23,6 @@ from catalogue.parquet.arrow_arrays import (
     integers,
     numbers,
     positions,
-    texts_of_keys,
 )
 from catalogue.query.key_intervals import Intervals, KeyBatches, SingleKeys
 from catalogue.surt.interval import KeyInterval, merge
@@ -250,7 +249,7 @@ class JoinKeys:
         if len(keys) < len(batch):
             keys = keys.take(positions(integers(batch.column(NUMBER)) - first))
         columns = batch.columns
-        columns[self._same] = texts_of_keys(keys)
+        columns[self._same] = keys.view(pa.string())
         return pa.RecordBatch.from_arrays(columns, schema=self.input_schema)
 
     def spans(self, rows: int) -> Iterator[tuple[int, int]]:
@@ -282,8 +281,8 @@ class JoinKeys:
         first = min(max(0, bisect_right(self._file.firsts, start) - 1), bisect_right(self._reached, start))
         rows = self._lookups.read(range(first, max(first, bisect_left(self._file.firsts, end))))
         begins, ends = rows.column("start"), rows.column("end")
-        low, high = binaries([start, end])
-        inside = pc.or_(pc.greater_equal(begins, low), pc.greater(pc.fill_null(ends, b""), low))
+        low, high, none = binaries([start, end, b""])
+        inside = pc.or_(pc.greater_equal(begins, low), pc.greater(pc.fill_null(ends, none), low))
         chosen = rows.filter(pc.and_(inside, pc.less(begins, high)))
         begins, ends = chosen.column("start"), chosen.column("end")
         begins = pc.if_else(pc.less(begins, low), low, begins)

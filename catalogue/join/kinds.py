@@ -121,17 +121,14 @@ def _reduced(
 
 
 def _times(values: np.ndarray, unknown: int, kind: pa.DataType) -> pa.Array:
-    validity = pa.py_buffer(np.packbits(values != unknown, bitorder="little"))
-    return pa.Array.from_buffers(pa.int64(), len(values), [validity, pa.py_buffer(values)]).cast(kind)
+    return pc.if_else(flags(values != unknown), positions(values), pa.nulls(1, pa.int64())[0]).cast(kind)
 
 
 def _codes(values: pa.ChunkedArray) -> np.ndarray:
+    """Return numbers in the order of the values, 0 for null."""
     encoded = values.combine_chunks().dictionary_encode()
-    order = integers(pc.sort_indices(encoded.dictionary)).astype(np.int64)
-    ranks = np.empty(len(order) + 1, np.int64)
-    ranks[order], ranks[-1] = np.arange(len(order)), -1
-    codes: np.ndarray = ranks[integers(pc.fill_null(encoded.indices, integer(-1, pa.int32())))]
-    return codes
+    ranks = pc.rank(encoded.dictionary, tiebreaker="dense").cast(pa.int64()).take(encoded.indices)
+    return integers(pc.fill_null(ranks, integer(0, pa.int64())))
 
 
 def _groups(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -163,34 +160,30 @@ def _in_crawls(collected: pa.Table, inputs: pa.Table, unread: np.ndarray) -> pa.
 
 def _lists(of: np.ndarray, patterns: np.ndarray, values: pa.ChunkedArray, *, descending: bool = False) -> pa.ListArray:
     codes = _codes(values)
-    there = np.flatnonzero(codes >= 0)
+    there = np.flatnonzero(codes)
     order, starts = _groups(of[there], -codes[there] if descending else codes[there])
     chosen = there[order[starts]]
-    offsets = np.append(np.searchsorted(of[chosen], patterns), [len(chosen)] * 2).astype(np.int32)
-    places = pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
-    return pa.ListArray.from_arrays(places, values.take(positions(chosen)).combine_chunks())
+    offsets = positions(np.append(np.searchsorted(of[chosen], patterns), [len(chosen)] * 2))
+    return pa.ListArray.from_arrays(offsets.cast(pa.int32()), values.take(positions(chosen)).combine_chunks())
 
 
 # ---- latest ----
 
 
 def _newest(captures: pa.Table) -> pa.Table:
-    captures = _with_times(captures)
     return newest_of(captures, numbers(captures[NUMBER]))
 
 
 def _newest_of_urls(captures: pa.Table) -> pa.Table:
-    captures = _with_times(captures)
     urls = captures["url"].combine_chunks().dictionary_encode(null_encoding="encode")
     return newest_of(captures, numbers(captures[NUMBER]), integers(urls.indices))
 
 
-def _with_times(captures: pa.Table) -> pa.Table:
-    return captures.filter(pc.is_valid(captures["fetch_time"])) if captures["fetch_time"].null_count else captures
-
-
 def newest_of(captures: pa.Table, *groups: np.ndarray) -> pa.Table:
-    """Return the newest capture of each group, sorted by the arrays ``groups``; at equal times the greatest place."""
+    """Return the newest capture of each group, sorted by the arrays ``groups``; at equal times the greatest place.
+
+    Captures without a time are older than all others.
+    """
     if not len(captures):
         return captures
     names = [*map(str, range(len(groups))), *_AGE]

@@ -15,7 +15,7 @@ from catalogue.join.keys import NUMBER, ROW, JoinKeys, Lookups
 from catalogue.join.kinds import Kind, distinct, newest_of, pairs
 from catalogue.join.slices import JoinPart
 from catalogue.join.sort_keys import is_key
-from catalogue.parquet.arrow_arrays import booleans, flags, numbers, positions
+from catalogue.parquet.arrow_arrays import booleans, chunks, flags, numbers, positions
 from catalogue.surt.equality import same_url
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def _are_exact(texts: pa.ChunkedArray, urls: pa.ChunkedArray) -> pa.Array:
     for row, (text, url) in zip(others.tolist(), pairs, strict=True):
         is_url[row] = not is_key(text.strip())
         exact[row] = is_url[row] and same_url(text.strip(), url or "")
-    validity = None if is_url.all() else flags(is_url).buffers()[1]
-    return pa.Array.from_buffers(pa.bool_(), len(exact), [validity, flags(exact).buffers()[1]])
+    return pc.if_else(flags(is_url), flags(exact), pa.nulls(1, pa.bool_())[0])
 
 
 def are_true(values: pa.ChunkedArray) -> np.ndarray:
@@ -94,8 +93,9 @@ def write_part(
                 yield with_exact(joined, keys) if kind.exact else joined
 
     with closing(captures.batches(warn=False, report=lambda _: None)) as batches:
-        chunks = _chunks(_numbered(batches, captures.plan.query.table.key, lookups))
-        found = _collected(kind.collect, map(kind.collect, chunks)) if kind.collect else chunks
+        numbered = _numbered(batches, captures.plan.query.table.key, lookups)
+        large = chunks(numbered, _CHUNK_ROWS, _CHUNK_BYTES)
+        found = _collected(kind.collect, map(kind.collect, large)) if kind.collect else large
         size = _ROW_GROUP if kind.collect else None
         if not (rows := write_tables(tables(found), path, row_group_size=size, temporary=temporary)):
             return JoinPart("", 0, 0, 0, 0)
@@ -108,20 +108,6 @@ def _numbered(batches: Iterable[pa.RecordBatch], key: str, lookups: Lookups) -> 
         chosen = batch if np.array_equal(rows, np.arange(len(batch))) else batch.take(positions(rows))
         names = [NUMBER, *batch.schema.names]
         yield pa.RecordBatch.from_arrays([positions(patterns), *chosen.columns], names=names)
-
-
-def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        if batch.num_rows:
-            waiting.append(batch)
-            rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _CHUNK_ROWS or size >= _CHUNK_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting, rows, size = [], 0, 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
 
 
 def _collected(collect: Callable[[pa.Table], pa.Table], found: Iterable[pa.Table]) -> list[pa.Table]:

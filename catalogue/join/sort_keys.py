@@ -18,6 +18,7 @@ from catalogue.join.inputs import OpenInput, texts_of
 from catalogue.join.keys import INPUTS_FILE, LOOKUPS, LOOKUPS_FILE, NUMBER, PREFIX, ROW, batch_writer, same_as_keys
 from catalogue.join.slices import Sizes
 from catalogue.parquet.arrow_arrays import (
+    array_of,
     binaries,
     booleans,
     flags,
@@ -25,7 +26,6 @@ from catalogue.parquet.arrow_arrays import (
     joined,
     positions,
     sorted_pieces,
-    texts_of_keys,
 )
 from catalogue.query.list_header import is_skipped
 from catalogue.read.key_order import WaitingRows
@@ -237,7 +237,7 @@ class _Sorter:
         for places, some in sorted_pieces(keys, self._sizes.batch) if len(keys) else ():
             columns = {name: column.take(places) for name, column in others.items()} | {key: some}
             if same is not None:
-                columns[same] = texts_of_keys(some)
+                columns[same] = some.view(pa.string())
             yield pa.RecordBatch.from_arrays([columns[name] for name in names], schema=self._schema)
 
 
@@ -324,7 +324,7 @@ def _lookups(firsts: pa.Array, others: pa.Array, of: np.ndarray, *, single: bool
         for start, end in unpacked(first, more, wide=wide)
     ]
     starts, ends, numbered = zip(*found, strict=True)
-    columns = [binaries(starts), pa.array(ends, pa.binary()), positions(np.array(numbered))]
+    columns = [binaries(starts), array_of(pa.binary(), ends), positions(np.array(numbered))]
     return pa.RecordBatch.from_arrays(columns, schema=LOOKUPS)
 
 

@@ -13,6 +13,8 @@ from catalogue.mcp_server.untrusted import CUT, MAX_VALUE, marked, visible, visi
 from catalogue.records.record import missing_body
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from catalogue.get_page import GetEstimate
     from catalogue.mcp_server.calls import Calls
     from catalogue.plan.plan import ReadPlan
@@ -115,7 +117,7 @@ def query(arguments: models.QueryArguments, call: "Calls") -> models.CapturesAns
     with call.within(most):
         found = call.catalogue.captures(**options).agreed(lambda planned: _check(planned, call, most))
         with closing(found.batches(warn=False)) as batches:
-            rows = [row for batch in batches for row in batch.to_pylist()]
+            rows = _rows_of(batches)
     kept = _bounded(rows[arguments.offset : end], call)
     after = arguments.offset + len(kept)
     more = len(rows) > after
@@ -141,6 +143,12 @@ def query(arguments: models.QueryArguments, call: "Calls") -> models.CapturesAns
         notes=[*call.notes, *found.plan.warnings],
         cost=call.cost,
     )
+
+
+def _rows_of(batches: "Iterable[pa.RecordBatch]") -> list[dict[str, Any]]:
+    from catalogue.parquet.arrow_arrays import rows_of  # noqa: PLC0415 - imports pyarrow
+
+    return [row for batch in batches for row in rows_of(batch)]
 
 
 def _check(planned: "ReadPlan", call: "Calls", most: int) -> None:
@@ -288,7 +296,7 @@ def sample(arguments: models.SampleArguments, call: "Calls") -> models.SampleAns
         captures = call.catalogue.captures(**arguments.query() | {"index": "columnar"})
         drawn = call.catalogue.sample(captures, arguments.size, seed=arguments.seed, per=arguments.per)
         batches = drawn.batches(lambda planned: call.check(planned, most))
-        rows = [row for batch in batches for row in batch.to_pylist()]
+        rows = _rows_of(batches)
     kept = _bounded(rows, call)
     notes = [*call.notes, *drawn.notes, *drawn.missing]
     if len(kept) < len(rows):

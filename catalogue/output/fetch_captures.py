@@ -259,10 +259,10 @@ def _rows(captures: SomeCaptures) -> Iterator[object]:
 
 
 def _rows_of(batches: "Iterable[pa.RecordBatch]") -> Iterator[object]:
-    from catalogue.parquet.arrow_arrays import without_zones
+    from catalogue.parquet.arrow_arrays import rows_of
 
     for batch in batches:
-        yield from without_zones(batch).to_pylist()
+        yield from rows_of(batch)
 
 
 def _answer(captures: object) -> "Captures | Sample | None":

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from warcio.recordloader import ArcWarcRecord
@@ -17,7 +16,7 @@ from warcio.warcwriter import WARCWriter
 
 from catalogue.atomic_files import resume
 from catalogue.errors import BadRecord, QueryError
-from catalogue.formatting import json_text, to_json
+from catalogue.formatting import json_line, to_json
 from catalogue.query.arguments import one_of
 from catalogue.records.record import Record
 
@@ -188,7 +187,3 @@ def _payload_name(record: Record) -> str:
         words = ""
     slug = words[:_MAX_SLUG].strip("-") or "page"
     return f"{digest[:2]}/{digest}-{slug}.{_EXTENSIONS.get(record.mime or '', 'bin')}"
-
-
-def json_line(values: Mapping[str, Any]) -> bytes:
-    return json_text(values).encode(errors="replace") + b"\n"

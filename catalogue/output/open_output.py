@@ -10,7 +10,8 @@ from typing import IO, Any, TypeAlias
 
 from catalogue.atomic_files import named
 from catalogue.errors import QueryError
-from catalogue.output.formats import SUFFIXES, FormatSpec, RecordFormat, json_line, payload_line, warc_format
+from catalogue.formatting import json_line
+from catalogue.output.formats import SUFFIXES, FormatSpec, RecordFormat, payload_line, warc_format
 from catalogue.output.ledger import Ledger
 from catalogue.output.targets import RemoteTarget, Target, digest_of, open_target, split_output
 from catalogue.output.writer import INDEX, PartWriter, PayloadWriter, RecordWriter, StreamWriter, numbered

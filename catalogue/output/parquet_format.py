@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from catalogue.atomic_files import create, whole_file
 from catalogue.errors import QueryError
-from catalogue.output.formats import json_line, sealed_path
+from catalogue.formatting import json_line
+from catalogue.output.formats import sealed_path
 
 ROW = pa.schema(
     [

@@ -4,10 +4,11 @@
 query.
 """
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from struct import pack
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,13 @@ import pyarrow.compute as pc
 
 _MOST_BYTES = (1 << 31) - 1
 _TEXTS = (pa.string(), pa.binary())
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
 
 def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
     ends = np.fromiter(accumulate(map(len, values), initial=0), np.int64, len(values) + 1)
     if ends[-1] > _MOST_BYTES:
-        raise OverflowError(f"{ends[-1]:,} bytes do not fit into an array")
+        raise ValueError(f"{ends[-1]:,} bytes do not fit into an array")
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
@@ -44,11 +46,6 @@ def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     else:
         packed = np.array(known, np.dtype(f"i{kind.bit_width // 8}"))
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(packed)])
-
-
-def texts_of_keys(keys: pa.BinaryArray) -> pa.StringArray:
-    _, ends, data = keys.buffers()
-    return pa.StringArray.from_buffers(len(keys), ends, data, offset=keys.offset)
 
 
 def text(value: str) -> pa.StringScalar:
@@ -94,12 +91,6 @@ def positions(numbers: np.ndarray) -> pa.Int64Array:
     )
 
 
-def fractions(values: np.ndarray) -> pa.DoubleArray:
-    return pa.Array.from_buffers(
-        pa.float64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.float64))]
-    )
-
-
 def flags(values: np.ndarray) -> pa.BooleanArray:
     packed = np.packbits(values, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
@@ -125,13 +116,14 @@ def joined(values: pa.ChunkedArray) -> pa.Array:
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
-def without_zones(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Replace times with a zone by times in UTC without one."""
+def rows_of(some: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
+    """Return rows as dicts; times are in UTC, without a zone."""
     columns = [
         column.cast(pa.timestamp(column.type.unit)) if pa.types.is_timestamp(column.type) else column
-        for column in batch.columns
+        for column in some.columns
     ]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    rows: list[dict[str, Any]] = type(some).from_arrays(columns, names=some.schema.names).to_pylist()
+    return rows
 
 
 def check_years(column: pa.ChunkedArray) -> None:
@@ -141,6 +133,29 @@ def check_years(column: pa.ChunkedArray) -> None:
             pc.min_max(column.cast(pa.timestamp("ms"), safe=False)).as_py()
     except OverflowError as error:
         raise ValueError("a time is not in the years 1 to 9999") from error
+
+
+def limited(tables: Iterable[_Rows], limit: int | None) -> Iterator[_Rows]:
+    """Yield the rows up to a limit, None for all; ``tables`` is not read further than necessary."""
+    for rows in tables:
+        yield rows.slice(0, limit)
+        if limit is not None and (limit := limit - rows.num_rows) <= 0:
+            return
+
+
+def chunks(batches: Iterable[pa.RecordBatch], most_rows: int, most_bytes: int = sys.maxsize) -> Iterator[pa.Table]:
+    """Yield rows in tables of about so many rows or bytes."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= most_rows or size >= most_bytes:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def least_and_greatest(keys: pa.BinaryArray) -> tuple[bytes, bytes] | None:

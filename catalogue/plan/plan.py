@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import INDEX_NAMES
 from catalogue.formatting import ReprMixin, duration, join_first, plural, size, without_key_range
+from catalogue.parquet.arrow_arrays import array_of
 from catalogue.plan.crawl_plan import Awaited, CrawlPlan, PlannedBlocks, PlannedFile, PlannedRowGroup
 from catalogue.plan.requests import Cost, PlannedRequest, Purpose
 from catalogue.query.resolved_query import ResolvedQuery, schema_of
@@ -318,9 +319,8 @@ class ReadPlan(ReprMixin):
         for each in self.awaited:
             rows.append((each.file.path, each.file.crawl, each.file.subset, each.row_group, None, None, None, None))
         columns = zip(*rows, strict=True) if rows else ((),) * len(READS)
-        return pa.Table.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(columns, READS, strict=True)], schema=READS
-        )
+        arrays = [array_of(field.type, column) for column, field in zip(columns, READS, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=READS)
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers of ``plan --json``."""

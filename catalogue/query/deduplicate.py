@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.parquet.arrow_arrays import flags, numbers, positions, true_positions
+from catalogue.parquet.arrow_arrays import flags, limited, numbers, positions, true_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,9 @@ class Distinct:
 
     def of(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are kept, in their order; ``time`` needs all rows in memory."""
-        left = self.limit
-        if left == 0:
-            return
-        selected = self._latest(batches, schema) if self.time else self._first(batches)
-        for batch in selected:
-            rows = batch.select(self.columns).slice(0, left)
-            if rows.num_rows:
-                yield rows
-            if left is not None:
-                left -= rows.num_rows
-                if left <= 0:
-                    return
+        if self.limit != 0:
+            selected = self._latest(batches, schema) if self.time else self._first(batches)
+            yield from limited((batch.select(self.columns) for batch in selected if batch.num_rows), self.limit)
 
     def _first(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         seen: set[object] = set()

@@ -26,7 +26,8 @@ MIME = "[uU][nN][kK]|[A-Za-z0-9!#$&^_.+-]{1,127}/(?:\\*|[A-Za-z0-9!#$&^_.+-]{1,1
 """``unk`` selects captures without a media type."""
 LANGUAGE = "[A-Za-z]{3}"
 
-_UNKNOWN_TYPE = "unk"
+UNKNOWN_TYPE = "unk"
+"""Media type of captures without one; each line of the CDX index has one."""
 DETECTED_TYPE, DECLARED_TYPE = "content_mime_detected", "content_mime_type"
 """The media type as detected, absent from the first crawls, and as declared."""
 
@@ -52,9 +53,9 @@ def conditions(
         between = [f"fetch_status BETWEEN {first} AND {last}" for first, last in ranges]
         parts.append(_any_of("fetch_status", [each for each in status if "x" not in each], between))
     if mime:
-        exact = [literal(each) for each in mime if not each.endswith("*") and each != _UNKNOWN_TYPE]
+        exact = [literal(each) for each in mime if not each.endswith("*") and each != UNKNOWN_TYPE]
         others = [f"starts_with({media_type}, {literal(each[:-1])})" for each in mime if each.endswith("*")]
-        others += [f"{media_type} IS NULL"] if _UNKNOWN_TYPE in mime else []
+        others += [f"{media_type} IS NULL"] if UNKNOWN_TYPE in mime else []
         revisits = [each.removesuffix("*") for each in mime if each.startswith("warc/")]  # nothing to detect
         others += [f"starts_with({DECLARED_TYPE}, {literal(each)})" for each in revisits]
         parts.append(_any_of(media_type, exact, others))

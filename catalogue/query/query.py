@@ -16,7 +16,7 @@ from catalogue.query.filters import Moment, Values, time_bounds
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.parameters import PARAMETERS
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery, check_columns
-from catalogue.surt.interval import KeyInterval, intersect, merge
+from catalogue.surt.interval import merge
 from catalogue.surt.pattern import Match, parse_key_patterns
 
 
@@ -60,8 +60,6 @@ class Query:
     latest: bool = False
     index: str = AUTO
     """One of ``INDEXES``, or ``auto`` for the cheaper one of each crawl."""
-    within: tuple[KeyInterval, ...] | None = None
-    """Disjoint ascending intervals that limit the keys of the patterns."""
 
     @classmethod
     def of(cls, patterns: str | Iterable[str], **given: Any) -> "Query":  # noqa: ANN401 - checked here
@@ -115,9 +113,8 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
         where, where_untyped, where_declared = parse_conditions(query, newer, dataset)
         if dataset != COMMON_CRAWL:  # no file may have a column of its schema
             check_columns(where.columns, stored, dataset)
-    intervals = merge(interval for pattern in patterns for interval in pattern.intervals)
     resolved = ResolvedQuery(
-        intervals=Intervals(intervals if query.within is None else intersect(intervals, query.within)),
+        intervals=Intervals(merge(interval for pattern in patterns for interval in pattern.intervals)),
         patterns=query.patterns,
         columns=columns,
         where=where,

@@ -18,13 +18,12 @@ from catalogue.errors import UnknownColumn
 from catalogue.formatting import closest_name
 from catalogue.parquet.arrow_arrays import integer, joined, moment, positions, texts, true_positions
 from catalogue.parquet.model import ColumnChunk, Order, RowGroup, number
+from catalogue.query.filters import UNKNOWN_TYPE
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.surt.interval import EVERYTHING
 
 _STATUS, _ONE = "fetch_status", integer(1, pa.int8())
-UNKNOWN = ("", "-", "unk")
-"""Unknown texts; the last one is a media type that the server did not send."""
-UNKNOWN_TEXTS = texts(UNKNOWN)
+_UNKNOWN_TEXTS = texts(["", "-", UNKNOWN_TYPE])
 _NO_SCHEMA = pa.schema([])
 
 ALL_TYPED = SINCE["content_languages"]
@@ -284,11 +283,17 @@ def without_unknown(name: str, values: pa.Array) -> pa.Array:
     if not len(values):
         return values
     if name == _STATUS and pa.types.is_signed_integer(values.type):
-        unknown = pc.less(values, _ONE)
-    elif name in _MAY_BE_UNKNOWN and values.type == pa.string():
-        unknown = pc.is_in(values, value_set=UNKNOWN_TEXTS)
-    else:
-        return values
+        return _without(pc.less(values, _ONE), values)
+    is_text = name in _MAY_BE_UNKNOWN and values.type == pa.string()
+    return known_texts(values) if is_text else values
+
+
+def known_texts(values: pa.StringArray) -> pa.StringArray:
+    """Replace unknown texts by null: empty ones, ``-``, and the media type of captures without one."""
+    return _without(pc.is_in(values, value_set=_UNKNOWN_TEXTS), values)
+
+
+def _without(unknown: pa.BooleanArray, values: pa.Array) -> pa.Array:
     return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if unknown.true_count else values
 
 

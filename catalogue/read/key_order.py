@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalogue.atomic_files import named
-from catalogue.parquet.arrow_arrays import ascends, integers, joined, positions, text, true_positions
+from catalogue.parquet.arrow_arrays import ascends, integers, joined, limited, positions, text, true_positions
 from catalogue.plan.plan import ReadPlan, sections
 from catalogue.query.key_intervals import as_bytes
 from catalogue.query.resolved_query import schema_of
@@ -48,12 +48,8 @@ def result_of(plan: ReadPlan, columnar: Iterable[Piece], blocks: Iterable[Piece]
     else:
         tables = (piece.rows for piece in chain(columnar, blocks) if piece.rows is not None)
         tables = in_time_order(plan, plan.row_schema, tables) if plan.query.ordered else tables
-    left = plan.query.limit
-    for rows in tables:
-        yield from batches_of(rows.select(plan.schema.names).slice(0, left))
-        left = None if left is None else left - rows.num_rows
-        if left is not None and left <= 0:  # nothing is read that is not needed
-            return
+    for rows in limited(tables, plan.query.limit):
+        yield from batches_of(rows.select(plan.schema.names))
 
 
 def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:

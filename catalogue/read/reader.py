@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.crawls import COLUMNAR
 from catalogue.errors import BadPageIndex, FormatError
-from catalogue.parquet.arrow_arrays import fractions, positions
+from catalogue.parquet.arrow_arrays import positions
 from catalogue.plan.crawl_plan import ColumnRead
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.resolved_query import DRAWN_ORDER, Matching, Residual
@@ -289,9 +289,10 @@ class _Reading:
 
 
 def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]:
-    order = [
+    places = [
         group.read.drawn.order[np.searchsorted(group.read.drawn.rows, rows[part] - start)]
         for group, part, start in zip(bundle.groups, bundle.parts(rows), bundle.starts.tolist(), strict=False)
         if group.read.drawn
     ]
-    return pa.field(DRAWN_ORDER, pa.float64()), fractions(np.concatenate(order))
+    order = pa.py_buffer(np.concatenate(places))
+    return pa.field(DRAWN_ORDER, pa.float64()), pa.Array.from_buffers(pa.float64(), len(rows), [None, order])

@@ -3,7 +3,6 @@
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pyarrow as pa
@@ -17,15 +16,15 @@ from catalogue.errors import QueryError, TooExpensive, warn
 from catalogue.find_captures import known_columns, run_query
 from catalogue.formatting import format_cost, plural, size
 from catalogue.plan.plan import ReadPlan
-from catalogue.query.filters import time_bounds
+from catalogue.query.key_intervals import Intervals
 from catalogue.query.query import Query, resolve
-from catalogue.query.resolved_query import schema_of
+from catalogue.query.resolved_query import ResolvedQuery, schema_of
 from catalogue.read.streams import in_turns
 from catalogue.scan.pushdown import Pushdown, push_down
 from catalogue.selection import Selection, select
 from catalogue.session import Session
+from catalogue.surt.interval import intersect
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OF_POLARS = {"limit": ".head(…)", "unique": ".unique(…)", "latest": ".sort(…).unique(…, keep='last')"}
 _ADVICE = "narrow it by url_surtkey, url_host_registered_domain or crawl, or raise max_requests and max_bytes"
 
@@ -80,22 +79,19 @@ class _Source:
         pushed_down = predicate if limit is None else None
         needed = dict.fromkeys([*columns, *(predicate.meta.root_names() if predicate is not None else ())])
         pushed = push_down(pushed_down, self.schema, self.session.dataset)
-        query = self._narrowed(replace(self.query, columns=tuple(needed)), pushed)
-        if query is None or limit == 0:
+        query = replace(self.query, columns=tuple(needed), where=(*self.query.where, *pushed.where), limit=limit)
+        # Types are those of all selected crawls, as in the schema.
+        resolved = _narrowed(resolve(query, self.session.dataset, self.columns)[0], pushed)
+        if resolved is None or limit == 0:
             return
         selection = self._in_partitions(select(self.session, query), pushed)
         if selection is None:
             return
-        # Types are those of all selected crawls, as in the schema.
-        resolved, _ = resolve(replace(query, limit=limit), self.session.dataset, self.columns)
         captures = run_query(self.session, resolved, selection, query.index)
         with closing(self._batches(captures)) as batches:
-            left = limit
             for batch in batches:
-                frame = pl.DataFrame(batch).slice(0, left)
+                frame = pl.DataFrame(batch)
                 yield (frame if predicate is None else frame.filter(predicate)).select(columns)
-                if left is not None and (left := left - frame.height) <= 0:
-                    return
 
     def _batches(self, captures: Captures) -> Generator[pa.RecordBatch, None, None]:
         spent = self.session.spending()
@@ -111,20 +107,6 @@ class _Source:
 
         with closing(captures.agreed(check, check).batches()) as batches:
             yield from batches
-
-    def _narrowed(self, query: Query, pushed: Pushdown) -> Query | None:
-        first, end = time_bounds(query.from_, query.to)
-        first = max((each for each in (first, pushed.from_ms) if each is not None), default=None)
-        last = min(
-            (each for each in (None if end is None else end - 1, pushed.to_ms) if each is not None), default=None
-        )
-        if pushed.keys == () or (first is not None and last is not None and first > last):
-            return None
-        query = replace(query, within=pushed.keys, where=(*query.where, *pushed.where))
-        if (pushed.from_ms, pushed.to_ms) != (None, None):
-            from_, to = (None if each is None else _EPOCH + timedelta(milliseconds=each) for each in (first, last))
-            query = replace(query, from_=from_, to=to)
-        return query
 
     def _in_partitions(self, selection: Selection, pushed: Pushdown) -> Selection | None:
         """Keep crawls and subsets for which the conditions on them are true."""
@@ -152,3 +134,12 @@ class _Source:
         if is_narrower and all(other == subsets for other in others):
             selection = replace(selection, subsets=tuple(sorted(subsets, key=subset_place)))
         return selection
+
+
+def _narrowed(query: ResolvedQuery, pushed: Pushdown) -> ResolvedQuery | None:
+    """Return the query with the keys and times of the conditions; None if it has no rows."""
+    keys = query.intervals if pushed.keys is None else Intervals(intersect(tuple(query.intervals), pushed.keys))
+    first = max((each for each in (query.from_ms, pushed.from_ms) if each is not None), default=None)
+    end = min((each for each in (query.to_ms, pushed.to_ms) if each is not None), default=None)
+    is_empty = not len(keys) or (first is not None and end is not None and first >= end)
+    return None if is_empty else replace(query, intervals=keys, from_ms=first, to_ms=end)

@@ -40,7 +40,7 @@ class Pushdown:
     from_ms: int | None = None
     """First time, inclusive."""
     to_ms: int | None = None
-    """Last time, inclusive."""
+    """End of the times, exclusive."""
     where: tuple[str, ...] = ()
     paths: tuple[pl.Expr, ...] = ()
     """Conditions on crawl and subset alone."""
@@ -64,8 +64,8 @@ def push_down(predicate: pl.Expr | None, schema: pa.Schema, dataset: Dataset) ->
         if not (found is not None and columns == {dataset.key}):  # which the intervals decide
             where += _sql(condition, schema)
     first = max((first for first, _ in times if first is not None), default=None)
-    last = min((last for _, last in times if last is not None), default=None)
-    return Pushdown(keys, first, last, tuple(where), tuple(paths))
+    end = min((end for _, end in times if end is not None), default=None)
+    return Pushdown(keys, first, end, tuple(where), tuple(paths))
 
 
 # ---- keys ----
@@ -180,7 +180,7 @@ _YEARS = range(1970, 2200)
 """Others are left to polars."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Times = tuple[int | None, int | None]
-"""First and last time in milliseconds."""
+"""First time and end in milliseconds, the end exclusive."""
 
 
 def _times(condition: Condition, dataset: Dataset) -> Iterator[_Times]:
@@ -197,7 +197,7 @@ def _times(condition: Condition, dataset: Dataset) -> Iterator[_Times]:
     if condition.operator in {"=", "in", ">", ">="}:
         yield _milliseconds(min(times)), None
     if condition.operator in {"=", "in", "<", "<="}:
-        yield None, _milliseconds(max(times))
+        yield None, _milliseconds(max(times)) + 1000
 
 
 def _milliseconds(time: datetime) -> int:

@@ -27,7 +27,9 @@ from catalogue.commoncrawl.capture import capture_of, format_timestamp
 from catalogue.commoncrawl.crawls import check_crawl_name
 from catalogue.errors import BadRecord, NotFound
 from catalogue.find_captures import find_captures
+from catalogue.formatting import in_utc
 from catalogue.output.fetch_captures import fetch_record
+from catalogue.parquet.arrow_arrays import rows_of
 from catalogue.query.filters import time_span
 from catalogue.query.query import Query
 from catalogue.records.charsets import charset_of
@@ -129,7 +131,7 @@ def find_record(session: Session, crawl: str, url: str, moment: str) -> tuple[Re
     spelling = _spelling(url)
 
     def rank(row: Mapping[str, Any]) -> tuple[bool, bool, bool, float, float, str, int]:
-        time = row["fetch_time"].timestamp() * 1000 if row["fetch_time"] else float("-inf")
+        time = in_utc(row["fetch_time"]).timestamp() * 1000 if row["fetch_time"] else float("-inf")
         distance = max(first - time, time - end + 1, 0)
         return (
             not _is_requested(row["url"] or "", url),
@@ -143,7 +145,7 @@ def find_record(session: Session, crawl: str, url: str, moment: str) -> tuple[Re
 
     best: dict[str, Any] | None = None
     for batch in captures.batches(warn=False):  # a robots.txt may have thousands of captures
-        best = min([*batch.to_pylist(), *([best] if best else [])], key=rank, default=None)
+        best = min([*rows_of(batch), *([best] if best else [])], key=rank, default=None)
     return fetch_record(session, capture_of(best)) if best else None, captures.plan.missing
 
 

@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalogue.cdx.lines import UNKNOWN_TYPE, Output, fields_of
+from catalogue.cdx.lines import Output, fields_of
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.parquet.arrow_arrays import texts
-from catalogue.query.filters import time_span
+from catalogue.query.filters import UNKNOWN_TYPE, time_span
 from catalogue.surt.pattern import Match, Pattern, parse_pattern
 
 _ALIASES = {

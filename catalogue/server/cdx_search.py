@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.cdx.blocks import Block
 from catalogue.cdx.lines import lines_of, time_of
 from catalogue.cdx.rows import written_lines
+from catalogue.commoncrawl.capture import parse_timestamp
 from catalogue.commoncrawl.crawls import CDX, SUBSETS
 from catalogue.errors import UNUSABLE, NotFound, NotHarvested, StoreDamaged, TooExpensive
 from catalogue.find_captures import run_query
@@ -294,6 +295,6 @@ def order_lines(lines: Iterable[str], request: CdxRequest) -> list[str]:
 
 def _distance(stamp: str, moment: datetime) -> float:
     try:
-        return abs((datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC) - moment).total_seconds())
+        return abs((parse_timestamp(stamp) - moment).total_seconds())
     except ValueError:
         return math.inf

@@ -17,6 +17,7 @@ from catalogue.commoncrawl.crawls import COLUMNAR, STORED
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import to_json
+from catalogue.parquet.arrow_arrays import rows_of
 from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import PlannedRequest
 from catalogue.query.models import Arguments, describe_invalid
@@ -176,7 +177,7 @@ def _captures(session: Session, query: CaptureQuery) -> dict[str, Any]:
 
     captures = _limited(find_captures(session, query))
     captures = captures.agreed(agree)
-    rows = [to_json(row) for batch in captures.batches(warn=False) for row in batch.to_pylist()]
+    rows = [to_json(row) for batch in captures.batches(warn=False) for row in rows_of(batch)]
     requests, received = spent()
     return {
         "captures": rows,

@@ -21,6 +21,7 @@ from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive
 from catalogue.find_captures import find_captures
 from catalogue.formatting import to_json
+from catalogue.parquet.arrow_arrays import rows_of
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.arguments import one_of
 from catalogue.query.filters import time_bounds
@@ -46,6 +47,10 @@ _COLUMNS = (
     *("url_surtkey", "fetch_time", "url", "fetch_status", "content_mime_detected", "content_mime_type"),
     *("content_languages", "warc_record_length"),
 )
+_ORDERS = {
+    "key": [("url_surtkey", "ascending"), ("fetch_time", "ascending"), ("crawl", "ascending")],
+    "newest": [("fetch_time", "descending"), ("crawl", "descending"), ("url_surtkey", "ascending")],
+}
 _UNQUOTED = "%/:?[]@!$&'()*+,;=~"
 """Characters of a URL that are not quoted in the path of its record; browsers would cut it off at a #."""
 _HAS_HOST = re.compile(r"https?://([^/\\@#\s]*@)?[^/\\@#:\s]", re.IGNORECASE)
@@ -107,7 +112,7 @@ def parse_form(form: Form) -> Query | Form:
     checks |= {
         "url": lambda: _check_url(form["url"], form["match"], exact_url=bool(form["exact_url"])),
         "subset": lambda: select_subsets([form["subset"]] if form["subset"] else ()),
-        "order": lambda: one_of("order", ("key", "newest"))(form["order"] or "key"),
+        "order": lambda: one_of("order", _ORDERS)(form["order"] or "key"),
         "limit": lambda: _check_numbers(form["limit"], form["page"]),
     }
     errors: dict[str, str] = {}
@@ -152,7 +157,9 @@ def run_search(session: Session, form: Form, query: Query, *, as_csv: bool = Fal
     table = None
     with suppress(TooExpensive):
         table = pa.Table.from_batches(captures.batches(warn=False), captures.schema)
-    shown = None if table is None else _sorted(table.slice(start, form.limit), form["order"])
+    shown = None if table is None else table.slice(start, form.limit)
+    if shown and (order := _ORDERS.get(form["order"])):
+        shown = shown.sort_by(order)
     plan = captures.plan
     read = [each.crawl for each in plan.crawls if each.files or each.awaited]
     of_files = [rows[crawl] for crawl in crawls if crawl in rows]
@@ -160,7 +167,7 @@ def run_search(session: Session, form: Form, query: Query, *, as_csv: bool = Fal
         "start": start,
         "crawls": crawls,
         "columns": captures.columns,
-        "rows": shown,  # None: too expensive
+        "rows": None if shown is None else rows_of(shown),  # None: too expensive
         "more": table is not None and table.num_rows > end,
         "page_indexes": page_indexes,
         "plan": plan,
@@ -194,12 +201,3 @@ def record_path(row: Mapping[str, Any], form: str) -> str:
     if row["fetch_time"] is None or not _HAS_HOST.match(path) or _DOT_SEGMENT.search(path):
         return ""
     return f"/{row['crawl']}/{format_timestamp(row['fetch_time'])}{form}/{quote(row['url'], safe=_UNQUOTED)}"
-
-
-def _sorted(table: pa.Table, order: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = table.to_pylist()
-    if order:
-        found.sort(key=lambda row: (row["url_surtkey"], format_timestamp(row["fetch_time"]), row["crawl"]))
-    if order == "newest":
-        found.sort(key=lambda row: (format_timestamp(row["fetch_time"]), row["crawl"]), reverse=True)
-    return found

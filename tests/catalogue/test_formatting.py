@@ -26,6 +26,7 @@ from catalogue.errors import Unreachable
 from catalogue.export.exports import Exported
 from catalogue.formatting import (
     ReprMixin,
+    clock,
     closest_name,
     duration,
     join_first,
@@ -56,6 +57,7 @@ from tests.support.stores import raw
         (size(4e15), "4000.0 TB"),
         *((plural(count, "file"), text) for count, text in ((1, "1 file"), (0, "0 files"), (90_000, "90,000 files"))),
         *zip(map(duration, (0.25, 30, 600, 36_000)), ("0.25 s", "30 s", "10 min", "10 h"), strict=True),
+        (clock(datetime(999, 1, 1, 1, tzinfo=timezone(timedelta(hours=2)))), "0998-12-31 23:00:00"),
         (join_first("ab"), "a, b"),
         (printable_lines("a\tb\r\nc\u3000\xa0\x1b[2J\u202e"), "a\tb\nc\u3000\xa0\ufffd[2J\ufffd"),
         (join_first("abcde"), "a, b, c and 2 more"),

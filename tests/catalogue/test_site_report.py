@@ -40,7 +40,7 @@ def test_counts_are_those_of_a_scan_whatever_is_stored(whole_mirror: Path, crawl
         name: scanned.get(name, 0) for name in (*same, "robots")
     }
     assert sum(first["types"].values()) == first["pages"]
-    assert first["first_fetch"] < first["last_fetch"]
+    assert first["first_fetch"] <= first["robots_txt"]["time"] <= first["last_fetch"]
 
 
 def test_redirects_of_robots_txt_are_followed_to_robots_txt_alone(tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ def test_unknown_values_of_parquet_files_are_null_and_no_conflict(
     statuses, texts = pa.array([status], pa.int16()), pa.array([unknown])
     columns = [name for name in COMPARED.values() if name not in {"url", "fetch_status"}]
     more = dict.fromkeys([*columns, "fetch_redirect"], texts) | {"fetch_status": statuses}
+    more |= {"fetch_time": pa.nulls(1, pa.timestamp("ms", "UTC"))}
     write_records(tmp_path / "mirror", [(URL, TIME, answer(OK, BODY))], **more)
     data, settings = harvested_in(tmp_path, tmp_path / "mirror")
     run = Command(data, settings.source, tmp_path)
@@ -129,9 +130,10 @@ def test_unknown_values_of_parquet_files_are_null_and_no_conflict(
     assert [name for name in more if row[name] is not None] == []
     assert len(run("query", "example.com", "--where", "fetch_status IS NULL", "--columns", "url").json_lines()) == 1
     assert run("query", "example.com", "--where", "fetch_status < 200", "--columns", "url").out == ""
-    got = run("get", "example.com", "--crawl", CRAWL)
-    assert (got.status, got.out) == (0, BODY.decode())
-    assert ARCHIVE in got.err
+    for words in ([], ["--at", "2022"]):
+        got = run("get", "example.com", "--crawl", CRAWL, *words)
+        assert (got.status, got.out) == (0, BODY.decode())
+        assert ARCHIVE in got.err
     assert run("fetch", "example.com", "--crawl", CRAWL, "-o", "found.warc.gz").status == 0
 
 

@@ -88,7 +88,6 @@ def test_leaves_out_missing_values() -> None:
     assert written({"url_surtkey": "com,example)/"}) == ["com,example)/ - {}"]
     assert written(dict.fromkeys(SCHEMA.names)) == ['- - {"mime": "unk"}']
     assert written({"url": "", "warc_record_offset": 0}) == ['- - {"url": "", "offset": "0"}']
-    assert "status" not in fields_of(ROW | {"fetch_status": -1})
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Tables, messages, progress and questions on a terminal."""
 
+import gzip
 import os
 import pty
 import re
@@ -12,7 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.archives import warc
+from tests.support.cdx_sources import Archived, write_source
 from tests.support.commands import Command
+from tests.support.crawls import CRAWL
 from tests.support.faults import FaultServer
 
 
@@ -57,9 +61,12 @@ def test_values_from_outside_do_not_change_the_terminal(command: Command, tmp_pa
     pq.write_table(pa.table({"key": ["a"], "b": ["\x1b[2J\x9b2J\u202e end"]}), tmp_path / "x.parquet")
     here = Command(command.data, str(tmp_path), command.home)
     assert here("harvest", "--table", "ours", "--key", "key", "x.parquet").status == 0
-    sql = ["sql", "select chr(27) || '[2J end' as b", "--format", "csv"]
-    for words in (sql, *(["query", "a", "--format", each] for each in ("csv", "tsv", "jsonl"))):
-        seen = on_a_terminal(here, *words, "--table", "ours")
+    write_source(tmp_path, [Archived(gzip.compress(warc("<meta charset=utf-8>\x9b2J\u202e end".encode())))])
+    ours = [["sql", "select chr(27) || '[2J end' as b", "--format", "csv"]]
+    ours += [["query", "a", "--format", each] for each in ("csv", "tsv", "jsonl")]
+    pages = [["get", "example.com", "--crawl", CRAWL, *form] for form in ([], ["--text"], ["--text", "--json"])]
+    for words in (*([*each, "--table", "ours"] for each in ours), *pages):
+        seen = on_a_terminal(here, *words)
         assert " end" in seen
         assert not re.search("\x1b\\[2J|[\x9b\u202e]", seen)
 

@@ -22,8 +22,9 @@ from catalogue import Catalogue
 from catalogue.commoncrawl.capture import Capture, capture_of
 from catalogue.demo import LoopbackServer
 from catalogue.errors import BadRecord, IncompleteAnswer, QueryError
+from catalogue.formatting import json_line
 from catalogue.output.fetch import FetchEstimate, fetch_encoded
-from catalogue.output.formats import RecordFormat, json_line, warc_format
+from catalogue.output.formats import RecordFormat, warc_format
 from catalogue.records.fetch_records import FailedRecord, RecordFetch, record_fetches
 from catalogue.records.record import Record, read_record
 from catalogue.settings import Settings

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from catalogue.errors import BadDocument, IncompleteAnswer
-from catalogue.output.formats import json_line
+from catalogue.formatting import json_line
 from catalogue.records.document import Documents
 from catalogue.records.extract import simhash
 from catalogue.records.metadata import absolute_links, metadata_of, row_of

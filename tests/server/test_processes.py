@@ -49,6 +49,13 @@ def assert_imported_little(number: int) -> None:
     assert "pandas" not in libraries
 
 
+def test_rows_are_served_without_pandas(asking: Command, crawl: str) -> None:
+    paths = [f"/{path}?url=example.com&crawl={crawl}" for path in (f"{crawl}-index", "api/query", "search", "site")]
+    with started(asking.start_anew, workers=1) as (process, address):
+        assert {get(address, path).status for path in (*paths, f"/{crawl}/2026id_/https://example.com/")} == {200}
+        assert "pandas" not in Path(f"/proc/{process.pid}/maps").read_text()
+
+
 @pytest.mark.in_soak
 def test_interrupt_on_a_terminal_prints_no_traceback(asking: Command) -> None:
     """All processes receive it; the second one is still importing."""

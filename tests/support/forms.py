@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from fsspec.implementations.memory import MemoryFileSystem
 
 from catalogue.commoncrawl.capture import Capture
-from catalogue.output.formats import RecordFormat, json_line, payload_line, warc_format
+from catalogue.formatting import json_line
+from catalogue.output.formats import RecordFormat, payload_line, warc_format
 from catalogue.output.open_output import open_output
 from catalogue.output.parquet_format import encode_row, seal, unseal
 from catalogue.records.metadata import row_of
