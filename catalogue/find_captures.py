@@ -66,7 +66,6 @@ def run_query(
 def crawl_indexes(
     session: Session, query: ResolvedQuery, selection: Selection, index: str
 ) -> Callable[[str], CrawlIndexes]:
-    """Return a function for the indexes that can answer a query for a crawl."""
     index = index if session.dataset == COMMON_CRAWL else COLUMNAR
     uncovered = uncovered_columns(query) if index != COLUMNAR else []
     if index == CDX and uncovered:

@@ -353,7 +353,6 @@ def select_stored(
 
 
 def only_crawl(crawls: Sequence[str]) -> str:
-    """Return the one crawl that is selected; raise QueryError if there are several."""
     if len(crawls) > 1:
         raise QueryError(f"{len(crawls):,} crawls are selected, and one can be shown; name it, such as {crawls[0]}")
     return crawls[0]

@@ -225,7 +225,6 @@ class Session:
             yield connection
 
     def updated_database(self, *, indexes: bool = True) -> Path:
-        """Return the path of the metadata database after an update, if that is necessary."""
         from catalogue.metadata_db.refresh import refresh
 
         path = self.writable_database(indexes=indexes)

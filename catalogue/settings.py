@@ -229,7 +229,6 @@ class Limits:
     """Maximum bytes of a page after decompression."""
 
     def exceeded(self, name: str, found: str) -> str:
-        """Return the message that something exceeds a limit."""
         setting = f"the setting {name} or CATALOGUE_{name.upper()} raises this limit"
         return f"{found}; at most {getattr(self, name):,} are accepted; {setting}"
 

@@ -149,7 +149,6 @@ class StoredList:
             yield BlockList(self.crawl, columns, begins=number == 0, ends=number == last)
 
     def read_all(self) -> int:
-        """Read the file with its checksums; return its bytes."""
         for number in range(len(self._keys)):
             self._read(range(number, number + 1))
         return self._path.stat().st_size

@@ -67,7 +67,6 @@ class Block:
         return len(self._data) + self._starts.nbytes
 
     def _check_keys(self) -> None:
-        """Check the order of keys and times, which differs from that of lines."""
         before: list[bytes] = []
         for number, line in enumerate(self._data.split(b"\n")[:-1], 1):
             place = line.split(b" ", 2)[:2]

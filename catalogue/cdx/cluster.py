@@ -66,7 +66,6 @@ def list_path(crawl: str) -> str:
 
 
 def shards_path(crawl: str) -> str:
-    """Return the path of the list of shards."""
     return f"crawl-data/{crawl}/cc-index.paths.gz"
 
 

@@ -117,7 +117,6 @@ class Output(enum.Enum):
 
 
 def fields_of(line: str) -> dict[str, str]:
-    """Return the fields of a line of ``lines_of``, as the server names and orders them."""
     key, time, text = line.split(" ", 2)
     fields = {KEY: key, TIME: time, **json.loads(text)}
     for name, renamed in _RENAMED.items():

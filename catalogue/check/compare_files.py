@@ -44,7 +44,6 @@ def compared_length(session: Session, path: str) -> int:
 
 
 def compare_with_source(session: Session, path: str) -> Iterator[Finding]:
-    """Compare what is stored of a file with each host of the source."""
     store, dataset, source = session.store, session.dataset, session.source
     stored, file = store.get("files", path), dataset.file(path)
     if stored is None or file is None:  # another process has deleted it

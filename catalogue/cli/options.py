@@ -71,7 +71,6 @@ def complete_subsets(_: click.Context, __: click.Parameter, incomplete: str) -> 
 
 
 def complete_columns(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the last of several comma-separated columns."""
     from catalogue.commoncrawl.schema import SCHEMA
 
     before, comma, last = incomplete.rpartition(",")
@@ -190,7 +189,6 @@ def check_folder(file: Path) -> None:
 
 
 def format_for(requested: str | None, output: Path | None) -> str:
-    """Return the requested format, or the one that the output implies."""
     if requested == "table" and output is not None:
         raise QueryError(f"--format table cannot be written to a file; use {', '.join(CAPTURE_FORMATS[1:])}")
     terminal = output is None and sys.stdout.isatty()

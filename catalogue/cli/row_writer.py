@@ -241,7 +241,6 @@ class OutputFolder:
         return path is None or (path.is_file() and path.stat().st_size == part["size"])
 
     def write(self, crawl: str, state: str, captures: "Captures", batches: Iterable[pa.RecordBatch]) -> int:
-        """Write the file of a crawl, if it has captures; return their number."""
         name = f"{crawl}.{SUFFIXES[self._format]}"
         path = self._folder / name
         count = write(batches, captures.plan.schema, self._format, path)

@@ -132,7 +132,6 @@ CAPTURE_COLUMNS = tuple(name for names in _NAMES.values() for name in names)
 
 
 def record_columns(names: Iterable[str]) -> dict[str, str]:
-    """Return the columns that make a capture, by field."""
     there = set(names)
     found = {what: name for what, known in _NAMES.items() if (name := next((n for n in known if n in there), None))}
     if missing := [_NAMES[what][0] for what in ("filename", "offset", "length") if what not in found]:

@@ -121,7 +121,6 @@ def no_columnar_index(crawl: str) -> str:
 
 
 def check_columnar(crawl: str) -> None:
-    """Raise UnknownCrawl if a crawl is older than the columnar index."""
     if not has_columnar_index(crawl):
         raise UnknownCrawl(no_columnar_index(crawl))
 

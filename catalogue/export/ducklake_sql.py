@@ -196,7 +196,6 @@ def missing_in_lake(session: Session) -> tuple[str, ...]:
 
 
 def subsets_not_harvested(session: Session, crawls: Iterable[str]) -> list[str]:
-    """Return a sentence about each subset that no harvest requested of some of these crawls."""
     shown, without = session.metadata(), dict[str, list[str]]()
     for crawl in newest_first(crawls):
         for subset in sorted(shown.subsets_not_requested(crawl), key=subset_place):

@@ -207,7 +207,6 @@ def _add_macros(database: Database) -> None:
 
 
 def update_macros(database: Database) -> None:
-    """Update the macros of an older lake, in all its snapshots."""
     stored = dict(
         database.rows('SELECT macro_name, "sql" FROM ducklake_macro JOIN ducklake_macro_impl USING (macro_id)')
     )

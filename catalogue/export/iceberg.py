@@ -122,7 +122,6 @@ class TableFolder:
 
 
 def check_address(address: str) -> None:
-    """Check that readers will not cut an address."""
     if found := _CUT.search(address):
         raise QueryError(
             f"{address!r} has {found[0]!r}, which addresses in Iceberg tables cannot have; choose another path"

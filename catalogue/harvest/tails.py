@@ -78,7 +78,6 @@ class FooterFetcher:
                 self._learn(file.subset, value.size, len(value.data), index_span(groups, session.dataset.key))
 
     def length(self, subset: str) -> int:
-        """Return the length of the next tail."""
         largest, more = self._largest.get(subset), next(self._turn) % _LENGTHS
         if largest is None:
             return more + (FIRST_TAIL_WITH_PAGES if self._pages else USUAL_TAIL)

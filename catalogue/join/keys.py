@@ -271,7 +271,6 @@ class JoinKeys:
         return self.place(keys.end) - self.place(keys.start)
 
     def lacks_all(self, start: bytes, end: bytes) -> bool:
-        """Return whether no interval has keys from ``start`` to ``end``, exclusive."""
         return not len(self.between(start, end).intervals)
 
     def between(self, start: bytes, end: bytes) -> Lookups:

@@ -206,7 +206,6 @@ def _newest_of_inputs(collected: pa.Table, inputs: pa.Table, unread: np.ndarray)
 
 
 def newest_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """Add the columns that decide which capture is the newest."""
     return tuple(dict.fromkeys([*columns, "fetch_time", "warc_filename", "warc_record_offset"]))
 
 

@@ -146,7 +146,6 @@ def _within(part: Path, span: tuple[int, int]) -> pa.Table:
 def write_tables(
     tables: Iterable[pa.Table], path: Path, *, row_group_size: int | None = None, temporary: bool = False
 ) -> int:
-    """Write a Parquet file and return its rows; without tables, no file."""
     rest = iter(tables)
     if (table := next(rest, None)) is None:
         return 0
@@ -161,7 +160,6 @@ def write_tables(
 
 
 def write_nothing(kind: Kind, schema: pa.Schema, keys: JoinKeys, path: Path) -> None:
-    """Write an inner join without rows; ``schema`` is that of captures."""
     empty = pa.schema([*list(keys.input_schema)[1:], *schema]).empty_table()
     write_tables([with_exact(empty, keys) if kind.exact else empty], path)
 

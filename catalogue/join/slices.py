@@ -63,7 +63,6 @@ Piece: TypeAlias = tuple[bytes, int]
 
 
 def pieces_of_row_groups(bounds: Iterable[tuple[bytes, bytes]]) -> Iterator[Piece]:
-    """Yield the pieces of row groups, given by their least and greatest keys."""
     least, reached, count = b"", b"", 0
     for low, high in sorted(bounds):
         if count and low > reached:

@@ -158,7 +158,6 @@ def unpacked(first: bytes, others: bytes, *, wide: bool) -> list[tuple[bytes, by
 
 
 def is_list_of_invalid(path: Path) -> bool:
-    """Return whether a file lists the invalid rows of an input."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

@@ -100,7 +100,6 @@ class Calls:
 
     @property
     def requests(self) -> int:
-        """Requests of the present call."""
         return self.limit.used - self._before[0]
 
     @property
@@ -109,7 +108,6 @@ class Calls:
 
     @property
     def cost(self) -> CallCost:
-        """The cost of the present call."""
         received = self._session.bytes - self._before[1] if self._session else 0
         return CallCost(requests=self.requests, bytes=max(0, received), requests_left=self.left)
 

@@ -173,7 +173,6 @@ def queries_folder() -> Path:
 
 
 def statement(name: str, table: Dataset) -> str:
-    """Return a statement by its path, with the key column of a dataset."""
     sql = (queries_folder() / name).read_text(encoding="utf-8")
     for bound in ("min", "max") if table.key != COMMON_CRAWL.key else ():
         column = f"{bound}_{table.key}".replace('"', '""')

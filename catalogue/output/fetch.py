@@ -115,8 +115,6 @@ EncodedRecords: TypeAlias = Generator[EncodedRecord | FailedRecord, None, None]
 
 
 def fetch_encoded(fetches: Iterable[RecordFetch], source: Source, format_: RecordFormat) -> EncodedRecords:
-    """Fetch and encode records by threads; see ``fetch_records``."""
-
     def encode(record: Record) -> EncodedRecord:
         error = record.coding_error if format_.parses else None
         reason = error and f"{record.capture.filename} at {record.capture.offset:,}: {error}"

@@ -175,7 +175,6 @@ def _cleaned_up(ledger: Ledger, *, files: bool) -> Iterator[None]:
 
 
 def _locked(folder: str | Path, name: str, cache: Path, output: str | Path) -> AbstractContextManager[None]:
-    """Lock an output: next to it, or in the cache if it is remote."""
     if isinstance(folder, Path):
         return locked(folder / f"{name}.lock", output)
     path = cache / "outputs" / f"{digest_of(f'{folder}/{name}')}.lock"

@@ -210,7 +210,6 @@ _WORD = 8
 
 
 def _first_bytes(keys: pa.BinaryArray) -> np.ndarray:
-    """Convert the first eight bytes of keys to numbers in the same order."""
     bounds, data = bounds_and_bytes(keys)
     every, starts = np.frombuffer(data, np.uint8), bounds[:-1]
     within = int(np.searchsorted(starts, len(every) - _WORD, side="right"))

@@ -221,7 +221,6 @@ class ChunkContext:
     """See ``Footer``."""
 
     def chunk(self, name: str, offset: int) -> ColumnChunk:
-        """Interpret a checked chunk at an offset in the footer."""
         column, fields = self.columns[name], read_chunk(Reader(self.data, offset))
         numbers, start = fields.numbers, fields.start
         bounds, null_count = None, None

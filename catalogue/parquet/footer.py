@@ -310,6 +310,5 @@ def key_bounds(group: RowGroup, key: str = KEY_COLUMN) -> tuple[str | None, str 
 
 
 def has_page_index(footer: Footer, key: str = KEY_COLUMN) -> bool:
-    """Return whether the key column has a page index in each row group."""
     keys = [group.chunks.get(key) for group in footer.row_groups]
     return bool(keys) and all(each and each.column_index and each.offset_index for each in keys)

@@ -124,7 +124,6 @@ class NotInflatedError(Exception):
 
 
 def parts(piece: ChunkPages, headers: Sequence[PageHeader]) -> Iterator[tuple[ChunkPages, Sequence[PageHeader]]]:
-    """Divide the data pages into parts of about ``PART_BYTES``, with their headers."""
     if sum(header.inflated for header in headers) <= PART_BYTES:
         yield piece, headers
         return

@@ -173,7 +173,6 @@ class Reader:
         return [self._zigzag() for _ in range(count)]
 
     def joined_texts(self) -> bytes:
-        """Decode a list of texts, joined by dots."""
         kind, count = self.list_header()
         if count and kind != BINARY:
             raise ThriftError(f"a list at byte {self.position} has elements of type {kind} instead of texts")

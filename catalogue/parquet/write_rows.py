@@ -42,7 +42,6 @@ def add_row_group(
 
 
 def encode_footer(columns: Mapping[str, str], row_groups: Sequence[bytes], num_rows: int) -> bytes:
-    """Return the footer of a file with these row groups, without its length."""
     schema = [encode_struct([(4, BINARY, b"schema"), (5, I32, len(columns))])]
     for name, kind in columns.items():
         physical, converted = _KINDS[kind]

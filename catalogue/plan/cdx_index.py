@@ -38,7 +38,6 @@ _MOST_BLOCKS = 50_000
 
 
 def uncovered_columns(query: ResolvedQuery) -> list[str]:
-    """Return the columns of a query that lines of the CDX index do not have."""
     return [name for name in query.row_columns if name not in COLUMNS]
 
 
@@ -170,7 +169,6 @@ class CdxIndex:
                 self._lists.drop(self.crawl)  # the next query searches the new version
 
     def no_index(self, error: NotFound) -> QueryError:
-        """Return the error that no index can answer."""
         crawl = self.crawl
         if not has_columnar_index(crawl):
             message = f"{no_columnar_index(crawl)}; the source has no CDX index of it: {error}"

@@ -89,7 +89,6 @@ class ColumnarIndex:
         return tuple(self.find())
 
     def among(self, drawn: Mapping[RowGroupId, DrawnRows]) -> "ColumnarIndex":
-        """Return the index of the row groups with drawn rows."""
         paths = {path for path, _ in drawn}
         found = (each for each in self.find() if each.path in paths)
         chosen = (each.among({n for n in each.ordinals if (each.path, n) in drawn}) for each in found)
@@ -161,11 +160,9 @@ class ColumnarIndex:
         return found
 
     def missing_dictionaries(self, columns: Sequence[str]) -> tuple[PlannedRequest, ...]:
-        """Return requests for the dictionary pages of columns that are not stored."""
         return tuple(missing_dictionaries(self._files_with_indexes(), columns, self.cost))
 
     def dictionary_pages(self, columns: Sequence[str]) -> int:
-        """Count the dictionary pages of columns, stored or not."""
         return sum(len(request.parts) for request in missing_dictionaries(self.candidates, columns, self.cost))
 
     def fetch_key_indexes(self) -> None:

@@ -1,7 +1,7 @@
 """The plan of a crawl."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ from catalogue.commoncrawl.datasets import IndexFile
 from catalogue.formatting import duration, plural, size
 from catalogue.parquet.model import Bounds, ColumnChunk
 from catalogue.parquet.page_index import ColumnIndex, OffsetIndex
-from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose
+from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, plan_requests
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.random_order import DrawnRows
 from catalogue.source.byte_ranges import ByteRange, FileVersion
@@ -66,7 +66,6 @@ class ColumnRead:
         return [Part(Purpose.DICTIONARY, row_group, name, self.dictionary), *found] if self.dictionary else found
 
     def single_pages(self) -> Iterator[ByteRange]:
-        """Yield the pages one by one."""
         if self.index is None:
             yield self.chunk.range
             return
@@ -75,6 +74,12 @@ class ColumnRead:
         for run in self.pages:
             for page in run:
                 yield self.index.extent(range(page, page + 1))
+
+
+def requests_of(
+    path: str, row_group: int, reads: Iterable[ColumnRead], cost: Cost, cached: Sequence[ByteRange]
+) -> list[PlannedRequest]:
+    return plan_requests(path, (part for read in reads for part in read.parts(row_group)), cost, cached)
 
 
 @dataclass(frozen=True, slots=True)

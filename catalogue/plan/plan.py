@@ -361,7 +361,6 @@ class Section(NamedTuple):
 
 
 def sections(plan: ReadPlan) -> list[Section]:
-    """Return the sections of a plan; rows of one precede those of the next."""
     found: list[Section] = []
     for each in plan.crawls:
         found += [Section(each.crawl, (subset,)) for subset in dict.fromkeys(file.file.subset for file in each.files)]

@@ -9,7 +9,15 @@ from itertools import accumulate, chain, groupby
 
 from catalogue.commoncrawl.crawls import COLUMNAR, subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
-from catalogue.plan.crawl_plan import Awaited, ColumnRead, CrawlPlan, PlannedFile, PlannedRowGroup, expected_of
+from catalogue.plan.crawl_plan import (
+    Awaited,
+    ColumnRead,
+    CrawlPlan,
+    PlannedFile,
+    PlannedRowGroup,
+    expected_of,
+    requests_of,
+)
 from catalogue.plan.prune import Choice, choose_pages, expected_pages, expected_units
 from catalogue.plan.requests import Cost, Part, PlannedRequest, Purpose, most_requests, plan_requests
 from catalogue.query.resolved_query import ResolvedQuery, might_match
@@ -75,13 +83,6 @@ def plan_files(
     )
 
 
-def requests_of(
-    path: str, row_group: int, reads: Iterable[ColumnRead], cost: Cost, cached: Sequence[ByteRange]
-) -> list[PlannedRequest]:
-    """Return the requests for columns of a row group."""
-    return plan_requests(path, (part for read in reads for part in read.parts(row_group)), cost, cached)
-
-
 def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool) -> tuple[list[Choice], int, list[str]]:
     by_file: list[list[Choice]] = []
     counted = 0
@@ -134,7 +135,6 @@ def _limited_choices(
 
 
 def _least_keys(files: Iterable[FileMetadata]) -> dict[str, bytes]:
-    """Return a lower bound of the keys in files, by subset."""
     found: dict[str, bytes] = {}
     for file in files:
         # Keys may be less than a bound in signed order, which files without a stated order have.
@@ -338,7 +338,6 @@ def _second_wave(file: PlannedFile, group: PlannedRowGroup, cost: Cost) -> Itera
 
 
 def _expect(fetch: PlannedRequest, pages: Sequence[ByteRange], needed: float, cost: Cost) -> PlannedRequest:
-    """Return the request with its cost if only a share of its pages is needed."""
     most = most_requests(pages, cost.max_gap)
     if needed == 1:
         return fetch._replace(requests=most)

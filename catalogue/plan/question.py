@@ -152,7 +152,6 @@ class Question:
         return replace(self, crawls=tuple(crawls), unlisted=unlisted)
 
     def columnar(self) -> list[ColumnarIndex] | None:
-        """Return the columnar index of each crawl; None if one has no stored footers."""
         found = [self.indexes(crawl).columnar for crawl in self.crawls]
         return [each for each in found if each] if None not in found else None
 

@@ -97,7 +97,6 @@ def several(words: str | int | Iterable[str | int], name: str = "value", *, numb
 
 
 def comma_separated(texts: str | int | Iterable[str | int], name: str = "value") -> list[str]:
-    """Split one or several texts at their commas."""
     return [word.strip() for text in several(texts, name) for word in text.split(",")]
 
 

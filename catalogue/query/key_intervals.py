@@ -80,7 +80,6 @@ class KeyIntervals(ABC):
         return self.count_ended(least) < self.count_started(greatest)
 
     def contain_all(self, bounds: Bounds | None) -> bool:
-        """Return whether one interval contains all keys between the bounds."""
         if bounds is None or bounds.order is not Order.UNSIGNED:
             return False
         place = self.count_ended(bounds.min)

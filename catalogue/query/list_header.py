@@ -6,7 +6,6 @@ URL = "url"
 
 
 def is_skipped(line: str) -> bool:
-    """Return whether a line before the header, or of a list without one, has no URL."""
     return not line.strip() or line.startswith("#")
 
 

@@ -107,7 +107,6 @@ class ResolvedQuery:
     """Columns that are not in the schema of the dataset, or have another type in its files."""
 
     def of(self, crawl: str) -> "ResolvedQuery":
-        """Return the query with the condition for a crawl."""
         return replace(self, where=self.where_untyped) if self.where_untyped and is_untyped(crawl) else self
 
     @property
@@ -140,7 +139,6 @@ class ResolvedQuery:
 
     @property
     def read_columns(self) -> tuple[str, ...]:
-        """The columns of the files that are read, the key first."""
         times = [self.table.time] if self.table.time and self.ordered else []
         others = (name for name in [*times, *self.columns] if name not in self.table.path_columns)
         return tuple(dict.fromkeys([*self.deciding_columns, *others]))

@@ -139,7 +139,6 @@ def blocks_of(
 def _matching(
     planned: PlannedBlocks, blocks: Iterable[Block], residual: Residual, least: int
 ) -> Iterator[tuple[pa.Table, bytes]]:
-    """Yield the matching rows of blocks, with the last key of their block."""
     subsets = texts(planned.subsets)
     for block, found in _found(blocks, planned.intervals, least):
         rows = pa.Table.from_batches([captures_of(planned.crawl, found)])

@@ -85,7 +85,6 @@ def decode(
 
 
 def _values(spliced: pa.Buffer, rows: int, unit: str) -> Iterator[pa.Array]:
-    """Yield values, so many at a time; ``unit`` is that of INT96 times."""
     file = pq.ParquetFile(
         pa.BufferReader(spliced), coerce_int96_timestamp_unit=unit, page_checksum_verification=True, pre_buffer=False
     )
@@ -152,7 +151,6 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
 
 
 def _value_size(pieces: Sequence[_Piece]) -> int:
-    """Return the greatest average size of a value, for batches of limited size."""
     average = max(piece.chunk.total_uncompressed_size // max(1, piece.chunk.num_values) for piece, _ in pieces)
     if not pieces[0][0].chunk.column.physical_type.endswith("BYTE_ARRAY"):
         return average

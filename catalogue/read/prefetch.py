@@ -16,9 +16,8 @@ from catalogue.errors import UNUSABLE, FileChanged, NotFound
 from catalogue.parquet.arrow_arrays import positions, texts
 from catalogue.parquet.page_headers import PageHeader, check_pages
 from catalogue.parquet.page_index import OffsetIndex
-from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup
+from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup, requests_of
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.planner import requests_of
 from catalogue.plan.requests import PlannedRequest
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import ByteRange
@@ -159,7 +158,6 @@ class Prefetcher:
         return drop_cached(self._source, group.file.file.path, group.file.pin, damaged)
 
     def request(self, group: LoadedRowGroup, columns: Iterable[ColumnRead]) -> list[Requested]:
-        """Begin the requests for columns of a row group."""
         path, cached = group.file.file.path, group.file.cached
         requests = requests_of(path, group.read.ordinal, columns, self._plan.cost, cached)
         return [(group, fetch, self._executor.submit(self._get, fetch)) for fetch in requests]

@@ -120,7 +120,6 @@ def first_type(declared: str | None) -> str | None:
 
 
 def binary_type(data: bytes) -> str | None:
-    """Return the media type of an image, archive or document."""
     head = data[:_SNIFFED]
     for signature, found in _SIGNATURES.items():
         if head.startswith(signature) and (signature in _TEXT_SIGNATURES or is_binary(head)):

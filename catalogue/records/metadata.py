@@ -111,7 +111,6 @@ def row_of(record: Record, extract: Callable[[Record], dict[str, Any]]) -> dict[
 
 
 def omitted_links(content: Mapping[str, Any]) -> str | None:
-    """Return a sentence about the links that are not in the metadata of a page."""
     omitted = content.get("links_omitted")
     return f"links after the first {MAX_ITEMS:,} are left out: {omitted:,}" if omitted else None
 

@@ -148,7 +148,6 @@ def _of_host_end(end: str) -> Iterator[KeyInterval]:
 
 
 def _shortened(host: str) -> Iterator[str]:
-    """Yield a host, and the host without one or more ``www.`` at its start."""
     yield host
     while found := _WWW.match(host):
         host = host[found.end() :]

@@ -266,7 +266,6 @@ def _both(keys: pa.Array, key: str, condition: pa.BooleanArray) -> pa.BooleanArr
 
 
 def select_lines(lines: list[str], request: CdxRequest) -> list[str]:
-    """Select lines, which are in order, and return them in the requested order, up to the limit."""
     if request.filters or request.first or request.last:
         lines = [line for some in filter_lines([lines], request) for line in some]
     if request.closest:
@@ -275,7 +274,6 @@ def select_lines(lines: list[str], request: CdxRequest) -> list[str]:
 
 
 def filter_lines(batches: Iterable[Sequence[str]], request: CdxRequest) -> Iterator[Sequence[str]]:
-    """Yield the lines of the requested time that all filters select; see ``apply_filters``."""
     if request.first or request.last:
         first, last = request.first, request.last or "~"
         batches = ([line for line in batch if first <= time_of(line) <= last] for batch in batches)

@@ -100,7 +100,6 @@ class Form:
 
 
 def parse_form(form: Form) -> Query | Form:
-    """Return the query of all pages, or the form with errors."""
     given: dict[str, Any] = {
         each.name: (text.lower() in _ON or text) if each.kind is bool else text
         for each in PARAMETERS

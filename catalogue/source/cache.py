@@ -52,7 +52,6 @@ class RangeCache:
         return coalesce(self._entries(url, path, pin), max_gap=0, max_length=pin.size)
 
     def is_cached(self, url: str, path: str, pin: FileVersion, requested: ByteRange) -> bool:
-        """Return whether a range is cached, in little time for one that was saved as it is."""
         if self.limit and requested.end <= pin.size and _is_regular(self._file(url, path, pin, requested)):
             return True
         return any(requested in each for each in self.cached_ranges(url, path, pin))
@@ -207,7 +206,6 @@ class CachedSource:
 
 
 def _cover(entries: list[ByteRange], requested: ByteRange) -> list[ByteRange]:
-    """Return the fewest ascending entries that cover a range; none if bytes are missing."""
     cover: list[ByteRange] = []
     position = requested.start
     while position < requested.end:

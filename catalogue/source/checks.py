@@ -248,7 +248,6 @@ class Request:
             raise FileChanged(f"{self.where} has ETag {etag!r}; expected {self.pin.etag!r}")
 
     def response(self, body: bytes, sent: ByteRange | None, total: int, headers: Mapping[str, str]) -> Response:
-        """Check the length of the body and return the response."""
         limit = len(sent) if sent else MAX_DOCUMENT
         if len(body) > limit or (sent and len(body) < limit):
             raise WrongLength(f"{self.where}: received {len(body):,} bytes; expected {limit:,}")

@@ -292,7 +292,6 @@ class Limiter:
         return max(state.next_slot, now - (self.policy.burst - 1) / rate)
 
     def _reserve_slot(self, state: RateLimitState, now: float, until: float) -> RateLimitState:
-        """Reserve a slot, or the probe, if one is free by ``until``."""
         if now < state.paused_until:
             return state
         if state.blocks:

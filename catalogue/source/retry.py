@@ -111,7 +111,6 @@ class PoliteSource:
         return self._bytes
 
     def hosts_of(self, path: str = "") -> "list[PoliteSource]":  # noqa: ARG002 - one of several may lack files
-        """Return a source for each host that may have a file."""
         return [self]
 
     @property

@@ -250,7 +250,6 @@ class Store:
         self._connection.executemany('DELETE FROM "indexes" WHERE key > ? AND key < ?', bounds)
 
     def keys(self, table: str, containing: str = "") -> list[str]:
-        """Return the keys that contain a text, ascending."""
         return [*self.row_numbers(table, containing)]
 
     def count(self, table: str) -> int:

@@ -43,7 +43,6 @@ REQUESTED, VALUES = "requested/", "values/"
 
 
 def stored_response(response: Response, source: PoliteSource, data: bytes | None = None) -> StoredFile:
-    """Return a value with the body of a response, or with ``data`` derived from it."""
     return StoredFile(
         data=response.body if data is None else data,
         size=response.total_size,
@@ -70,7 +69,6 @@ def crawl_list_age(store: Store) -> timedelta | None:
 
 
 def manifests(documents: Iterable[str]) -> dict[str, str]:
-    """Return the manifests among names of documents, by crawl."""
     return {path.split("/")[1]: path for path in documents if path.endswith(f"/{MANIFEST_NAME}")}
 
 
@@ -115,7 +113,6 @@ def note_values(store: Store, crawl: str) -> None:
 
 
 def requested_subsets(documents: Iterable[str]) -> set[tuple[str, str]]:
-    """Return crawl and subset of each such document."""
     parts = (key.removeprefix(REQUESTED).partition("/") for key in documents if key.startswith(REQUESTED))
     return {(crawl, subset) for crawl, _, subset in parts}
 
@@ -127,7 +124,6 @@ def load_dataset(store: Store) -> Dataset | None:
 
 
 def undefined_dataset(folder: Path, name: str | None) -> NotHarvested:
-    """Return the error that a folder has no dataset of this name."""
     similar = closest_name(name or "", (path.parent.name for path in folder.glob(f"*/{STORE_NAME}")))
     hint = f"did you mean {similar}? if not, " if similar else ""
     return NotHarvested(
@@ -174,7 +170,6 @@ def open_list(store: Store, crawl: str) -> "StoredList | None":
 
 
 def list_version(store: Store, crawl: str) -> FileVersion | None:
-    """Return the version of which the list of a crawl is stored."""
     document = store.get("documents", LISTS + crawl)
     return document.version if document else None
 
@@ -245,7 +240,6 @@ def save_versions(store: Store, source: str, versions: Mapping[str, Mapping[str,
 
 
 def stored_versions(store: Store, source: str, crawl: str) -> dict[str, FileVersion]:
-    """Return these versions; none if they are damaged or of another source."""
     with suppress(ValueError, TypeError, AttributeError, StoreDamaged):
         if (stored := store.get("facts", SHARDS + crawl)) and stored.source == source:
             return {path: FileVersion(*each) for path, each in json.loads(stored.data).items()}

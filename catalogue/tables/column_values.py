@@ -78,12 +78,10 @@ class CrawlValues:
     columns: Mapping[str, ColumnValues]
 
     def known(self, name: str) -> np.ndarray:
-        """Return of which places the values of a column are known."""
         column = self.columns.get(name)
         return column.flags(len(self.places)) if column else np.zeros(len(self.places), bool)
 
     def ruled_out(self, query: "ResolvedQuery") -> set[RowGroupId]:
-        """Return the row groups without a row that satisfies the conditions of a query."""
         if query.where is None or not self.places:
             return set()
         refuted = self._refuted(query.where, query)

@@ -95,7 +95,6 @@ class StoredCrawls:
         return bool(self._state(crawl).values)
 
     def values_size(self, crawl: str) -> int:
-        """Return the bytes on disk of the stored values of a crawl."""
         return values_path(self._folder, crawl).stat().st_size if self._state(crawl).values else 0
 
     def values(self, crawl: str, names: Container[str] | None = None) -> "CrawlValues | None":
@@ -132,7 +131,6 @@ class StoredCrawls:
 
     @cached_property
     def crawls(self) -> tuple[str, ...]:
-        """The crawls with stored files."""
         return tuple(sorted(crawl for crawl, state in self.tables.crawls.items() if state.files))
 
     @cached_property

@@ -172,7 +172,6 @@ class TableFile:
         return rows
 
     def columns(self, subset: str, names: Sequence[str]) -> "pa.Table":
-        """Return columns of all rows of a subset, in the order of keys."""
         return self._joined([number for number, part in enumerate(self.parts) if part.subset == subset], names)
 
     def read_all(self) -> "pa.Table":
