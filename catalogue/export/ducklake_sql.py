@@ -57,7 +57,7 @@ def notes_on_views(session: Session, connection: duckdb.DuckDBPyConnection, quer
             rows = connection.execute("SELECT crawl FROM derived.tables WHERE NOT column_chunks").fetchall()
             if crawls := newest_first(each for (each,) in rows):
                 yield f"the view {view} has no rows of {join_first(crawls)}; run: catalogue sql --column-chunks CRAWL"
-        elif connection.execute(f"SELECT 1 FROM {view} LIMIT 1").fetchone() is None:  # noqa: S608 - one of ours
+        elif not connection.execute(f"SELECT 1 FROM {view} LIMIT 1").fetchall():  # noqa: S608 - one of ours
             crawl = next(iter(newest_first(session.metadata().crawls)), "latest")
             harvest = f"{session.dataset.harvest_command(crawl)} {_HARVESTED[view]}"
             yield f"nothing is stored for the view {view} yet; run: {harvest}"
