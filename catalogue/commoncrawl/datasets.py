@@ -158,6 +158,7 @@ def is_path(text: str) -> bool:
 
 
 def check_name(name: str) -> str:
+    """Return a valid name of a dataset, and so of its folder; otherwise raise QueryError."""
     if not _NAME.fullmatch(name) or name == COMMON_CRAWL.name:
         raise QueryError(
             f"{name[:100]!r} is not a valid name of a dataset; use lower-case letters, digits, - and _, such as hosts"

@@ -149,6 +149,7 @@ def _requests(some: Iterable[_Incomplete], cost: Cost) -> Iterator[PlannedReques
 
 
 def _pays_off(query: ResolvedQuery, missing: Mapping[RowGroupId, _Incomplete], likely: float, cost: Cost) -> bool:
+    """Compare dictionary pages, and chunks of a likely share of the row groups, with all chunks."""
     first, chunks = 0.0, 0.0
     for place in _evenly(missing, SAMPLE):
         file, group, parts = missing[place]

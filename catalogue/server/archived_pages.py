@@ -150,6 +150,7 @@ def find_record(session: Session, crawl: str, url: str, moment: str) -> tuple[Re
 
 
 def _is_requested(archived: str, url: str) -> bool:
+    """Return whether an archived URL is the requested one, without the ``?`` at its end, which ASGI drops."""
     return same_url(archived, url) or ("?" not in url and same_url(archived, f"{url}?"))
 
 
