@@ -3,10 +3,7 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from catalogue.query.literals import with_literals
-from catalogue.read.dataframes import frame_of
 from catalogue.session import Session
 from catalogue.source.cache import CachedSource
 from catalogue.store.stored_lists import list_file
@@ -25,6 +22,10 @@ def sql_rows(session: Session, sql: str, *parameters: object) -> list[dict[str, 
 
 def frame(session: Session, sql: str, *parameters: object) -> "pd.DataFrame":
     """Return rows as a DataFrame with times in UTC, as ``to_pandas`` of captures has them."""
+    import pyarrow as pa  # only here, as `catalogue sql` needs no Arrow
+
+    from catalogue.read.dataframes import frame_of
+
     with session.database() as connection:
         table = connection.sql(sql, params=list(parameters)).to_arrow_table()
     zoned = {pa.timestamp("us"): pa.timestamp("us", "UTC")}

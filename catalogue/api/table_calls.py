@@ -113,7 +113,8 @@ class TableCalls:
         from catalogue.key_map.svg import draw_crawl
         from catalogue.selection import only_crawl, select_stored
 
-        chosen = only_crawl(select_stored(self.session, crawl, self.session.metadata().crawls))
+        stored = self.session.metadata().crawls if self.session.store_path.exists() else ()
+        chosen = only_crawl(select_stored(self.session, crawl, stored))
         return draw_crawl(chosen, crawl_axis(file_extents(self.session, chosen, None)))
 
     def export_ducklake(

@@ -286,10 +286,8 @@ def test_searches_of_a_limited_query_are_priced_before_they_are_made(mirror: Pat
         assert {exchange.path for exchange in server.log} <= {"collinfo.json"}
 
 
-@pytest.mark.in_part(3)
-@pytest.mark.parametrize(
-    "words", [("query", "*.example.com"), ("fetch", "*.example.com", "--dry-run", "--json"), ("sample", "-n", "1")]
-)
+@pytest.mark.in_part(2)
+@pytest.mark.parametrize("words", [("query", "*.example.com"), ("sample", "-n", "1")])
 def test_harvests_before_other_commands(command: Command, words: tuple[str, ...]) -> None:
     dear = command(*words, "--crawl", "all", "--harvest", "--max-requests", "1")
     assert "this takes" in sentence(dear)

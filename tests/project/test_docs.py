@@ -44,8 +44,8 @@ SHELL = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 STARTED = re.compile(r"^ExecStart=/opt/catalogue/bin/(.*)", re.MULTILINE)
 EXAMPLE = re.compile(r"^catalogue .*(?:\n .*)*", re.MULTILINE)
 """A command of a help page or of a block of ``sh``, and the lines that it goes on."""
-NOT_RUN = re.compile(r"s3:|https:|tcp:|catalogue (serve|demo|mcp --http|query --scheduler|sql$)\b")
-"""Examples that need the network, a cluster or a terminal, or that never end."""
+NOT_RUN = re.compile(r"s3:|https:|tcp:|pages\.cdxj|catalogue (serve|demo|mcp --http|query --scheduler|sql$)\b")
+"""Examples that need the network, another program, a cluster or a terminal, or that never end."""
 HERE = {
     "/srv/www": "www",
     "~": ".",

@@ -182,7 +182,7 @@ def test_shows_errors_at_their_fields(site: str, field: str, text: str, status: 
     problem = root.one("p", class_="problem")
     assert problem.attrs["id"] in invalid.attrs["aria-describedby"].split()
     assert message in problem.text
-    if invalid.tag == "input" and field != "page":
+    if invalid.attrs.get("type") == "text" and field != "page":
         assert invalid.attrs["value"] == text
     assert root.one(role="alert").one("a").attrs["href"] == f"#{invalid.attrs['id']}"
     assert "open" in root.one("details").attrs or field in {"url", "crawl"}
