@@ -51,7 +51,8 @@ def test_counts_what_is_not_http_and_histograms_agree_with_the_counters(base: st
             client.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert client.recv(1000).startswith(b"HTTP/1.1 400 ")
 
-    assert counted(base, send) == [("other", "4xx")]
+    assert counted(base, send) == [("other", "4xx")]  # refused in no time
+    assert counted(base, lambda: get(base, "/two/invented")) == [("other", "4xx")]
     assert counted(base, lambda: get(base, "/collinfo.json")) == [("/collinfo.json", "2xx")]
     found = samples(base)
     name = "catalogue_http_request_duration_seconds"
