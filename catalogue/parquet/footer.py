@@ -228,9 +228,11 @@ def _schema(data: bytes) -> Mapping[str, Column]:
         if len(raw) > _MAX_ELEMENT:
             raise BadFooter(f"an element of the schema takes {len(raw):,} bytes")
         elements.append((Reader(raw).struct(1), raw))
+    if not elements:
+        raise BadFooter("the schema is not a tree")
     columns: dict[str, Column] = {}
     walk = iter(elements)
-    root, _ = next(walk, ({5: 0}, b""))
+    root, _ = next(walk)
     leaves, size = [], 0
     for column in _leaves(walk, root[5], (), flat=True):
         leaves.append(column)

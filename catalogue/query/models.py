@@ -84,7 +84,7 @@ def describe_invalid(model: type[Arguments], error: Any, name: str) -> str:  # n
         case "string_too_long":
             return f"invalid {name} {given!r}; it has more than {error['ctx']['max_length']:,} characters"
         case "literal_error":
-            return not_among(f"invalid {name}", given, re.findall(r"'(\w+)'", error["ctx"]["expected"]))
+            return not_among(f"invalid {name}", given, re.findall("'([^']+)'", error["ctx"]["expected"]))
         case "bool_parsing" | "bool_type":
             use = "true or false"
         case _ if "minimum" in rules:
