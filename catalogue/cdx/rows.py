@@ -178,7 +178,7 @@ def _numbers(name: str, digits: pa.StringArray) -> pa.Int64Array:
 
 _ISO = np.frombuffer(b"YYYY-MM-DD hh:mm:ss", np.uint8)
 _OF_STAMP = np.isin(_ISO, [*b"-: "], invert=True)
-"""Which characters are digits of a time."""
+"""True for each character of ``_ISO`` that stands for a digit."""
 
 
 def _times(stamps: pa.BinaryArray) -> pa.Array:

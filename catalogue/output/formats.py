@@ -69,7 +69,7 @@ class FormatSpec:
     crawls: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise QueryError if there is no such format, or it lacks texts."""
+        """Raise QueryError if the format does not exist, or has no texts."""
         one_of("form", SUFFIXES)(self.name)
         if self.main_content and self.name not in {"text", "parquet"}:
             raise QueryError(f"{self.name} has no texts; fetch text, or leave out main_content=True")

@@ -31,7 +31,7 @@ IN_FLIGHT = 256 << 20
 
 
 def in_flight(plan: ReadPlan) -> int:
-    """Return this limit for each index of a plan."""
+    """Return the maximum bytes in flight of each index of a plan."""
     return IN_FLIGHT // 2 if plan.files and plan.blocks else IN_FLIGHT
 
 

@@ -57,7 +57,7 @@ def settings_for(
 
 
 def as_setting(source: str) -> str:
-    """Return what ``--source`` takes for the address of a stored file."""
+    """Return the value of ``--source`` for the address of a stored file."""
     if not source.startswith("file:"):
         return source
     from urllib.request import url2pathname

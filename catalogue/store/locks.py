@@ -54,7 +54,7 @@ def exclusive_lock(
 
 @contextmanager
 def locked(path: Path, output: object) -> Iterator[None]:
-    """Lock what a user named by a file that is deleted afterwards; see ``exclusive_lock``."""
+    """Lock an output by a file that is deleted afterwards; see ``exclusive_lock``."""
     message = f"another process writes to {output}; wait for it, or choose another name"
     with exclusive_lock(path, message, output=output):
         try:
