@@ -10,7 +10,8 @@ from benchmarks.crawls import COLUMNS, CRAWL, ROW_GROUPS, make_template
 from benchmarks.processes import wait_for_quiet
 from benchmarks.report import say, table
 from catalogue.parquet.footer import decode_footer, examine_footer
-from catalogue.parquet.model import MAGIC, with_trailer
+from catalogue.parquet.model import MAGIC
+from catalogue.parquet.splice import with_trailer
 
 _FOOTERS, _RUNS = 200, 5
 

@@ -12,7 +12,7 @@ from catalogue.commoncrawl.datasets import manifest_path
 from catalogue.session import DATABASE_NAME
 from catalogue.settings import STORE_NAME
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from catalogue.tables.table_file import TABLES_FOLDER
 
 FILES = 900

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from benchmarks.crawls import path_of, write_lists
 from benchmarks.real_size import CRAWL, INDEX_FILE, real_size, writing
 from benchmarks.report import say
-from catalogue.parquet.model import MAGIC, TRAILER, with_trailer
+from catalogue.parquet.model import MAGIC, TRAILER
+from catalogue.parquet.splice import with_trailer
 from tests.support.footers import Struct, put_together, take_apart
 
 ROW_GROUPS = 11

@@ -1,12 +1,13 @@
-"""Find captures by either index, or by the cheaper one for each crawl."""
+"""Select what a query means: its crawls and subsets, and the indexes that can answer for each crawl."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 
 from catalogue.captures import Captures
 from catalogue.cdx.lines import COLUMNS
-from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
+from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR, STORED, SUBSETS, newest_first, select_subsets
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import CatalogueError, QueryError, UnknownColumn
 from catalogue.formatting import join_first
@@ -16,8 +17,11 @@ from catalogue.plan.question import CrawlIndexes, Question
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.selection import Selection, crawl_list, not_stored, select
+from catalogue.selection import Selection, crawl_list, crawls_of_dataset, not_stored, select_listed
 from catalogue.session import Session
+
+_ROBOTS_FILE = "/robots.txt"
+_SUCCESS = "200"
 
 
 def find_captures(session: Session, query: Query) -> Captures:
@@ -25,6 +29,56 @@ def find_captures(session: Session, query: Query) -> Captures:
     selection = select(session, query)
     resolved, distinct = resolve(query, session.dataset, known_columns(session, selection.crawls))
     return run_query(session, resolved, selection, query.index, distinct=distinct)
+
+
+def select(session: Session, query: Query) -> Selection:
+    """Select the crawls and subsets of a question.
+
+    Without words for crawls, the stored ones are selected. ``latest``, ``all``, years and ranges select from the list
+    of crawls, which is fetched if it is older than a day. Without subsets, captures of pages are selected, or the
+    subsets that can have the requested statuses.
+
+    Raises:
+        NotHarvested: if stored crawls are selected, and nothing is stored.
+        UnknownCrawl: if a name is invalid, or no crawl is selected.
+        SourceError: if the list of crawls is needed, and neither stored nor reachable.
+    """
+    if session.dataset != COMMON_CRAWL:
+        crawls = tuple(crawls_of_dataset(session, query.crawls or ("all",)))
+        return Selection(crawls, _subsets_of_dataset(session, query.subsets))
+    words, subsets = query.crawls or (STORED,), subsets_of(query.subsets, query.status, query.patterns)
+    if session.store_path.exists() and {*words}.issubset(session.metadata().crawls):  # these names are valid
+        return Selection(tuple(newest_first(words)), subsets)
+    return replace(select_listed(session, words), subsets=subsets)
+
+
+def subsets_of(words: Sequence[str], statuses: Sequence[str], patterns: Iterable[str]) -> tuple[str, ...]:
+    """Return the subsets of a question, in the order of the result.
+
+    Without ``words``, which name subsets or ``all``, those are selected that can have one of the statuses, such as
+    ``200`` or ``4xx``, or pages without statuses. Files robots.txt have any status; patterns of them add their subset.
+    """
+    pages, others, robots = SUBSETS
+    if words:
+        chosen = {*select_subsets(words)}
+    elif statuses:
+        chosen = {robots}
+        if any(status[0] == _SUCCESS[0] for status in statuses):
+            chosen.add(pages)
+        if {*statuses} != {_SUCCESS}:
+            chosen.add(others)
+    else:
+        chosen = {pages}
+        if any(pattern.strip().lower().endswith(_ROBOTS_FILE) for pattern in patterns):
+            chosen.add(robots)
+    return tuple(sorted(chosen, key=SUBSETS.index))
+
+
+def _subsets_of_dataset(session: Session, words: Sequence[str]) -> tuple[str, ...]:
+    stored = session.metadata()
+    known = {subset for crawl in stored.requested_crawls for subset in stored.subsets(crawl)} if words else ()
+    chosen = select_subsets(words, sorted(known))
+    return () if {*chosen} == {*known} else chosen
 
 
 def known_columns(session: Session, crawls: Iterable[str]) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""The list of crawls, and which crawls and subsets a question means.
+"""The list of crawls, and which crawls words select.
 
 What is stored changes only the word ``stored``. Common Crawl serves the list from ``index.commoncrawl.org`` alone,
 which was not reachable for 26 days in 2026. The manifests of crawls are on the data host under names with year and
@@ -11,13 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from catalogue.commoncrawl.crawls import (
     COLLINFO,
     NO_CRAWL,
     STORED,
-    SUBSETS,
     Crawl,
     CrawlWords,
     check_crawl_name,
@@ -29,7 +27,6 @@ from catalogue.commoncrawl.crawls import (
     parse_crawl_words,
     plain_names,
     select_crawls,
-    select_subsets,
     suggest_crawl,
 )
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, manifest_path, parse_manifest
@@ -41,9 +38,6 @@ from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
 from catalogue.store.stored_lists import crawl_list_age, listed_crawls, listed_files, stored_response
 
-if TYPE_CHECKING:
-    from catalogue.query.query import Query
-
 MAX_AGE = timedelta(days=1)
 """Age at which the list is fetched again; it changes once a month, and Common Crawl asks clients to cache it."""
 MAX_PROBES = 10
@@ -51,8 +45,6 @@ MAX_PROBES = 10
 _ATTEMPTS = 3
 """Requests for the list; if they fail, newer crawls are found by their manifests."""
 _MONTHLY = "CC-MAIN-"
-_ROBOTS_FILE = "/robots.txt"
-_SUCCESS = "200"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,51 +192,8 @@ class Selection:
     """The list that words selected from; empty if all crawls are named, for which it may not be stored."""
 
 
-def select(session: Session, query: "Query") -> Selection:
-    """Select the crawls and subsets of a question.
-
-    Without words for crawls, the stored ones are selected. ``latest``, ``all``, years and ranges select from the list
-    of crawls, which is fetched if it is older than a day. Without subsets, captures of pages are selected, or the
-    subsets that can have the requested statuses.
-
-    Raises:
-        NotHarvested: if stored crawls are selected, and nothing is stored.
-        UnknownCrawl: if a name is invalid, or no crawl is selected.
-        SourceError: if the list of crawls is needed, and neither stored nor reachable.
-    """
-    if session.dataset != COMMON_CRAWL:
-        crawls = tuple(_crawls_of_dataset(session, query.crawls or ("all",)))
-        return Selection(crawls, _subsets_of_dataset(session, query.subsets))
-    words, subsets = query.crawls or (STORED,), subsets_of(query.subsets, query.status, query.patterns)
-    if session.store_path.exists() and {*words}.issubset(session.metadata().crawls):  # these names are valid
-        return Selection(tuple(newest_first(words)), subsets)
-    return replace(select_listed(session, words), subsets=subsets)
-
-
-def subsets_of(words: Sequence[str], statuses: Sequence[str], patterns: Iterable[str]) -> tuple[str, ...]:
-    """Return the subsets of a question, in the order of the result.
-
-    Without ``words``, which name subsets or ``all``, those are selected that can have one of the statuses, such as
-    ``200`` or ``4xx``, or pages without statuses. Files robots.txt have any status; patterns of them add their subset.
-    """
-    pages, others, robots = SUBSETS
-    if words:
-        chosen = {*select_subsets(words)}
-    elif statuses:
-        chosen = {robots}
-        if any(status[0] == _SUCCESS[0] for status in statuses):
-            chosen.add(pages)
-        if {*statuses} != {_SUCCESS}:
-            chosen.add(others)
-    else:
-        chosen = {pages}
-        if any(pattern.strip().lower().endswith(_ROBOTS_FILE) for pattern in patterns):
-            chosen.add(robots)
-    return tuple(sorted(chosen, key=SUBSETS.index))
-
-
 def select_listed(session: Session, words: CrawlWords) -> Selection:
-    """Select the crawls of a question, without subsets; see ``select``."""
+    """Select the crawls of a question, without subsets; see ``select`` in ``find_captures``."""
     _check_dataset(session)
     given = several(words, "crawls")
     if not given:
@@ -337,7 +286,7 @@ def select_stored(
         NotHarvested: if nothing is stored, or a named crawl is not.
     """
     if session.dataset != COMMON_CRAWL:
-        return _crawls_of_dataset(session, several(words, "crawls"))
+        return crawls_of_dataset(session, several(words, "crawls"))
     stored = stored_crawls(session) if stored is None else newest_first(stored)
     parsed = parse_crawl_words(several(words, "crawls"), stored)
     if not parsed:
@@ -358,7 +307,7 @@ def only_crawl(crawls: Sequence[str]) -> str:
     return crawls[0]
 
 
-def _crawls_of_dataset(session: Session, words: tuple[str, ...]) -> list[str]:
+def crawls_of_dataset(session: Session, words: tuple[str, ...]) -> list[str]:
     dataset, stored = session.dataset, session.metadata().requested_crawls
     parsed = parse_crawl_words(words, stored)
     if not stored:
@@ -367,10 +316,3 @@ def _crawls_of_dataset(session: Session, words: tuple[str, ...]) -> list[str]:
         dataset.select([unknown], [*listed_files(session.store, dataset)])  # raises an error if it does not exist
         raise not_stored(session, [unknown], 1)
     return select_crawls(parsed, sorted(stored), every=True)
-
-
-def _subsets_of_dataset(session: Session, words: Sequence[str]) -> tuple[str, ...]:
-    stored = session.metadata()
-    known = {subset for crawl in stored.requested_crawls for subset in stored.subsets(crawl)} if words else ()
-    chosen = select_subsets(words, sorted(known))
-    return () if {*chosen} == {*known} else chosen

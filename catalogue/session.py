@@ -26,8 +26,8 @@ from catalogue.source.parallel import RequestThreads
 from catalogue.source.rate_limit import Clock
 from catalogue.source.retry import ATTEMPTS, PoliteSource
 from catalogue.store.database import Store
+from catalogue.store.layout import unwritable
 from catalogue.store.locks import remote_kind
-from catalogue.store.schema import unwritable
 from catalogue.store.stored_lists import load_dataset, undefined_dataset
 from catalogue.tables.table_file import TABLES_FOLDER, copied_folder, fresh_state
 

@@ -22,8 +22,7 @@ from catalogue.query.arguments import several
 from catalogue.selection import select_stored
 from catalogue.session import Session
 from catalogue.source.parallel import run_ahead
-from catalogue.store.schema import TABLES, row_group_of, unwritable
-from catalogue.store.stored_file import file_version_of, marker
+from catalogue.store.layout import TABLES, file_version_of, marker, row_group_of, unwritable
 from catalogue.store.stored_lists import (
     LISTS,
     SEARCHES,

@@ -6,14 +6,13 @@ from secrets import choice
 
 from catalogue.errors import FileChanged, Forbidden, FormatError, NotFound
 from catalogue.parquet.footer import decode_footer
-from catalogue.parquet.model import with_trailer
 from catalogue.parquet.page_index import Indexes, cut_indexes
+from catalogue.parquet.splice import with_trailer
 from catalogue.session import Session
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.schema import row_group_of
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile, row_group_of
 
 REPAIR = "catalogue check --repair"
 

@@ -95,8 +95,8 @@ def _check_patterns(patterns: Iterable[str]) -> None:
 
 
 def _harvest_arguments(catalogue: "Catalogue", parameters: dict[str, Any], crawls: Iterable[str]) -> dict[str, Any]:
+    from catalogue.find_captures import subsets_of
     from catalogue.query.filters import statuses
-    from catalogue.selection import subsets_of
 
     if catalogue.session.dataset_name:
         return {"crawls": [*crawls]}

@@ -18,8 +18,8 @@ from catalogue.errors import CatalogueError, DiskFailed, QueryError, StoreLocked
 from catalogue.metadata_db.connection import connect, quoted, writable
 from catalogue.metadata_db.refresh import STORAGE_VERSION
 from catalogue.settings import package_version
+from catalogue.store.layout import read_only
 from catalogue.store.locks import locked
-from catalogue.store.schema import read_only
 from catalogue.surt.macros import MACROS
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from pyiceberg.table.metadata import TableMetadataUtil
 
 from catalogue.commoncrawl.crawls import PATH_COLUMNS
 from catalogue.errors import StoreLocked
-from catalogue.parquet.model import with_trailer
+from catalogue.parquet.splice import with_trailer
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.checks import Source
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 
 
 class IcebergTable(StaticTable):

@@ -27,8 +27,7 @@ from catalogue.parquet.footer import decode_footer
 from catalogue.progress import Progress, Report
 from catalogue.source.parallel import run_ahead
 from catalogue.store.database import Store
-from catalogue.store.schema import row_group_of
-from catalogue.store.stored_file import StoredFile, marker
+from catalogue.store.layout import StoredFile, marker, row_group_of
 from catalogue.store.stored_lists import listed_crawls, listed_files, note_requested, stored_paths, stored_response
 from catalogue.tables.make_table import FooterRows
 

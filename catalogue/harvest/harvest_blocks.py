@@ -27,7 +27,7 @@ from catalogue.source.checks import MAX_DOCUMENT, Response
 from catalogue.source.parallel import RequestThreads, run_ahead
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from catalogue.store.stored_lists import (
     LISTS,
     blocks_folder,

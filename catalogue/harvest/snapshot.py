@@ -1,7 +1,7 @@
 """Snapshots of what is stored: their format, export, and pull.
 
 The file of a crawl has entries: a line of JSON, ``[key, length, part, ...]``, and a value of that length as in the
-store; see ``store/stored_file.py``. The first one is the manifest of the crawl; the others are its index files. The
+store; see ``store/layout.py``. The first one is the manifest of the crawl; the others are its index files. The
 parts of their data are the footer, and the page indexes of each row group, with a length of 0 where there are none.
 
 Pull checks a file completely before anything of it is stored. A digest shows what its maker wrote, not that it is true.
@@ -42,8 +42,7 @@ from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store, encode_indexes
-from catalogue.store.schema import index_key
-from catalogue.store.stored_file import StoredFile, decode, encode, marker, version_of
+from catalogue.store.layout import StoredFile, decode, encode, index_key, marker, version_of
 from catalogue.store.stored_lists import VALUES
 from catalogue.tables.make_table import FooterRows, rows_of_footer
 

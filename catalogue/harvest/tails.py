@@ -15,7 +15,7 @@ from catalogue.parquet.page_index import Indexes, cut_indexes, has_damage
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.retry import get_tail
 from catalogue.store.database import encode_indexes
-from catalogue.store.stored_file import StoredFile, encode, version_of
+from catalogue.store.layout import StoredFile, encode, version_of
 from catalogue.store.stored_lists import stored_response
 from catalogue.tables.make_table import FooterRows, rows_of_footer
 

@@ -12,7 +12,7 @@ from catalogue.cdx.block_file import StoredList
 from catalogue.commoncrawl.crawls import AUTO, CDX, COLUMNAR
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import CatalogueError, NotHarvested, QueryError, StoreChanged, StoreDamaged, StoreLocked
-from catalogue.find_captures import crawl_indexes, known_columns, run_query
+from catalogue.find_captures import crawl_indexes, known_columns, run_query, select
 from catalogue.formatting import plural
 from catalogue.join.joined import CrawlPrice
 from catalogue.join.keys import JoinKeys, Lookups
@@ -20,7 +20,6 @@ from catalogue.join.kinds import Kind, newest_columns
 from catalogue.join.slices import Sizes, Slice, cut, pieces_of_blocks, pieces_of_row_groups
 from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import schema_of
-from catalogue.selection import select
 from catalogue.session import Session
 from catalogue.store.stored_lists import LISTS
 

@@ -21,7 +21,7 @@ from catalogue.parquet.model import Bounds, ColumnChunk, kind_of
 from catalogue.parquet.page_index import Indexes, decode_column_index, decode_offset_index
 from catalogue.query.literals import file_literal, literal
 from catalogue.store.database import Store
-from catalogue.store.schema import row_group_of
+from catalogue.store.layout import row_group_of
 from catalogue.store.stored_lists import LISTS, crawls_with_blocks, list_file
 from catalogue.surt.interval import text_from
 from catalogue.surt.macros import MACROS

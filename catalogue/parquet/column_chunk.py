@@ -20,7 +20,6 @@ from catalogue.parquet.model import (
     Column,
     ColumnChunk,
     Order,
-    number,
 )
 from catalogue.parquet.thrift import BINARY, BOOLEAN_FALSE, I32, LIST, STRUCT, Reader, ThriftError
 from catalogue.source.byte_ranges import ByteRange
@@ -356,6 +355,12 @@ def _ascend(physical_type: str, bounds: Bounds) -> bool | None:
         return bounds.min <= bounds.max
     low, high = number(physical_type, bounds.min), number(physical_type, bounds.max)
     return None if low is None or high is None else low <= high
+
+
+def number(physical_type: str, plain: bytes) -> int | None:
+    """Decode a plain INT32 or INT64; None for anything else."""
+    width = {"INT32": 4, "INT64": 8}.get(physical_type)
+    return int.from_bytes(plain, "little", signed=True) if width == len(plain) else None
 
 
 def decode_chunks(

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 
 from catalogue.errors import BadPageIndex
 from catalogue.parquet.arrow_arrays import least_and_greatest
-from catalogue.parquet.model import ColumnChunk, Order, is_stored_as_text, number
+from catalogue.parquet.column_chunk import number
+from catalogue.parquet.model import ColumnChunk, Order, is_stored_as_text
 from catalogue.parquet.page_headers import page_header
 from catalogue.parquet.splice import splice_dictionaries
 from catalogue.parquet.thrift import ThriftError

@@ -23,8 +23,6 @@ DICTIONARY_ENCODINGS = (2, 8)
 """Values of ``Encoding``: PLAIN_DICTIONARY and RLE_DICTIONARY."""
 PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 
-_EARLIEST, _LATEST = -62_135_596_800_000, 253_402_300_799_999
-"""The years 1 to 9999 in milliseconds since 1970."""
 _LONGEST_DICTIONARY = 16 << 10
 """Bytes to read of a dictionary page whose length is unknown; few columns of Common Crawl's index have longer ones."""
 _SIGNED_INTEGERS = {None, 15, 16, 17, 18}
@@ -118,18 +116,6 @@ class ColumnChunk:
         return ByteRange(self.range.start, min(self.range.end, self.range.start + _LONGEST_DICTIONARY))
 
     @property
-    def milliseconds(self) -> tuple[int, int] | None:
-        """Return inclusive bounds since 1970; None if unknown or outside the years 1 to 9999."""
-        # Writers use either TIMESTAMP_MILLIS or a logical type with unit MILLIS.
-        declared = self.column.converted_type == 9 or self.column.timestamp_unit == 1  # noqa: PLR2004
-        if not (declared and self.bounds):
-            return None
-        first, last = number("INT64", self.bounds.min), number("INT64", self.bounds.max)
-        if first is None or last is None or not _EARLIEST <= first <= last <= _LATEST:
-            return None
-        return first, last
-
-    @property
     def codec_name(self) -> str:
         return codec_name(self.codec)
 
@@ -167,16 +153,6 @@ class Footer:
 
 def codec_name(codec: int) -> str:
     return CODECS[codec] if 0 <= codec < len(CODECS) else f"UNKNOWN({codec})"
-
-
-def number(physical_type: str, plain: bytes) -> int | None:
-    """Decode a plain INT32 or INT64; None for anything else."""
-    width = {"INT32": 4, "INT64": 8}.get(physical_type)
-    return int.from_bytes(plain, "little", signed=True) if width == len(plain) else None
-
-
-def with_trailer(footer: bytes) -> bytes:
-    return footer + len(footer).to_bytes(TRAILER - len(MAGIC), "little") + MAGIC
 
 
 NESTED = "nested"

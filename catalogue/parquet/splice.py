@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from catalogue.commoncrawl.gzip_members import crc32, pieces_by_isal
 from catalogue.errors import BadManifest
-from catalogue.parquet.model import CODECS, DATA_PAGES, MAGIC, PHYSICAL_TYPES, ColumnChunk, with_trailer
+from catalogue.parquet.model import CODECS, DATA_PAGES, MAGIC, PHYSICAL_TYPES, TRAILER, ColumnChunk
 from catalogue.parquet.page_headers import PageHeader
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader, ThriftError, encode_list, encode_struct
 
@@ -63,6 +63,10 @@ def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> pa.Buffer:
 
 
 _ROOT = encode_struct([(4, BINARY, b"schema"), (5, I32, 1)])
+
+
+def with_trailer(footer: bytes) -> bytes:
+    return footer + len(footer).to_bytes(TRAILER - len(MAGIC), "little") + MAGIC
 
 
 def _row_group(piece: ChunkPages, start: int) -> bytes:

@@ -18,11 +18,10 @@ from catalogue.plan.requests import Cost, PlannedRequest, Purpose
 from catalogue.query.random_order import DrawnRows, RowGroupId
 from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.source.cache import AnySource, CachedSource, drop_cached
-from catalogue.source.checks import Response
-from catalogue.source.observe import requests_for
+from catalogue.source.checks import Response, requests_for
 from catalogue.source.parallel import run_ahead
 from catalogue.store.database import Store, encode_indexes
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from catalogue.tables.column_values import CrawlValues
 from catalogue.tables.crawl_table import FileMetadata
 

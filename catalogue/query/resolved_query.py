@@ -17,7 +17,8 @@ from catalogue.commoncrawl.schema import SINCE
 from catalogue.errors import UnknownColumn
 from catalogue.formatting import closest_name
 from catalogue.parquet.arrow_arrays import integer, joined, moment, positions, texts, true_positions
-from catalogue.parquet.model import ColumnChunk, Order, RowGroup, number
+from catalogue.parquet.column_chunk import number
+from catalogue.parquet.model import ColumnChunk, Order, RowGroup
 from catalogue.query.filters import UNKNOWN_TYPE
 from catalogue.query.key_intervals import KeyIntervals
 from catalogue.surt.interval import EVERYTHING

@@ -22,8 +22,7 @@ from catalogue.plan.requests import PlannedRequest
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.cache import drop_cached
-from catalogue.source.checks import Response, Source
-from catalogue.source.observe import requests_for
+from catalogue.source.checks import Response, Source, requests_for
 from catalogue.source.parallel import run_ahead
 
 IN_FLIGHT = 256 << 20

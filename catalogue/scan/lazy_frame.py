@@ -13,7 +13,7 @@ from catalogue.cdx.lines import COLUMNS
 from catalogue.commoncrawl.crawls import subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import QueryError, TooExpensive, warn
-from catalogue.find_captures import known_columns, run_query
+from catalogue.find_captures import known_columns, run_query, select
 from catalogue.formatting import format_cost, plural, size
 from catalogue.plan.plan import ReadPlan
 from catalogue.query.key_intervals import Intervals
@@ -21,7 +21,7 @@ from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import ResolvedQuery, schema_of
 from catalogue.read.streams import in_turns
 from catalogue.scan.pushdown import Pushdown, push_down
-from catalogue.selection import Selection, select
+from catalogue.selection import Selection
 from catalogue.session import Session
 from catalogue.surt.interval import intersect
 

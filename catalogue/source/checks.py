@@ -4,8 +4,9 @@ Python's HTTP and S3 clients accept some wrong responses: short bodies, other ra
 """
 
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Protocol, TypeAlias
@@ -49,6 +50,8 @@ Some servers name gzip for files with this extension, maybe before another one. 
 """
 
 RequestedRange: TypeAlias = ByteRange | SuffixRange | None
+PURPOSE: ContextVar[str] = ContextVar("purpose", default="")
+"""What the requests of a thread are for; set by ``requests_for``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,16 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Close all connections; later requests fail."""
+
+
+@contextmanager
+def requests_for(purpose: str) -> Iterator[None]:
+    """Say what the requests of this thread are for, such as ``page index``."""
+    token = PURPOSE.set(purpose)
+    try:
+        yield
+    finally:
+        PURPOSE.reset(token)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
@@ -12,7 +11,7 @@ from typing import TypeAlias, TypeVar
 from catalogue.errors import CatalogueError, LimitReached
 from catalogue.formatting import plural, size
 from catalogue.source.byte_ranges import ByteRange, SuffixRange
-from catalogue.source.checks import RequestedRange, Response
+from catalogue.source.checks import PURPOSE, RequestedRange, Response
 
 _REASONS = (
     ("collinfo.json", "list of crawls"),
@@ -28,7 +27,6 @@ _SECRET_LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers", "ur
 """Their debug messages contain keys, session tokens and targets of requests."""
 
 _Answer = TypeVar("_Answer", bound=Response | None)
-_reason: ContextVar[str] = ContextVar("reason", default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +69,6 @@ Observer: TypeAlias = Callable[[RequestEvent], None]
 """It is called after each request, in the thread that made it."""
 
 
-@contextmanager
-def requests_for(reason: str) -> Iterator[None]:
-    """Say what the requests of this thread are for."""
-    token = _reason.set(reason)
-    try:
-        yield
-    finally:
-        _reason.reset(token)
-
-
 def observed(
     observer: Observer,
     source: str,
@@ -93,7 +81,7 @@ def observed(
     """Call a function that makes one request, or reads the cache, and report the response or the error."""
     by_end = (reason for end, reason in _REASONS if path.endswith(end))
     by_start = (reason for start, reason in _FOLDERS if path.startswith(start))
-    reason = _reason.get() or next(by_end, None) or next(by_start, "record")
+    reason = PURPOSE.get() or next(by_end, None) or next(by_start, "record")
     start = perf_counter()
     try:
         response = get()

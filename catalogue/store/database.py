@@ -21,12 +21,16 @@ from typing import Any, Self
 from catalogue.atomic_files import make_folder
 from catalogue.errors import BadPageIndex, NothingStored, StoreDamaged, StoreError
 from catalogue.parquet.page_index import Indexes
-from catalogue.store.locks import exclusive_lock
-from catalogue.store.schema import (
+from catalogue.store.layout import (
     COUNTERS,
+    DIGEST_SIZE,
     TABLES,
     Footprint,
+    StoredFile,
+    decode,
     disk_errors,
+    encode,
+    file_version_of,
     footprint_of,
     index_key,
     is_writable,
@@ -36,8 +40,9 @@ from catalogue.store.schema import (
     snapshot,
     transaction,
     unwritable,
+    version_of,
 )
-from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode, file_version_of, version_of
+from catalogue.store.locks import exclusive_lock
 
 _PUT_FACTS = 'INSERT OR REPLACE INTO "facts" (key, value) VALUES (?, ?)'
 _AT_ONCE = 500

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
 from catalogue.errors import StoreDamaged
 from catalogue.settings import DEMO_SOURCE, HOSTS, STORE_NAME, Settings, canonical, is_folder, load_settings
-from catalogue.store.schema import log_of, open_to_read, read_only
-from catalogue.store.stored_file import decode, file_version_of
+from catalogue.store.layout import decode, file_version_of, log_of, open_to_read, read_only
 
 
 def settings_for(

@@ -32,7 +32,7 @@ from catalogue.source.byte_ranges import FileVersion
 from catalogue.source.checks import Response
 from catalogue.source.retry import PoliteSource
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile, marker
+from catalogue.store.layout import StoredFile, marker
 
 if TYPE_CHECKING:
     from catalogue.cdx.block_file import StoredList

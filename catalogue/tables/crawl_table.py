@@ -20,7 +20,7 @@ from catalogue.query.key_intervals import KeyIntervals
 from catalogue.query.random_order import DrawnRows, RowGroupId
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from catalogue.tables.table_file import TABLE, TableFile, decode_columns
 
 _VALUES = [name for name in TABLE if name not in {"footer_size", "utc_times", "has_page_index"}]

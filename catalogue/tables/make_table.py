@@ -7,15 +7,18 @@ from typing import Any
 
 from catalogue.commoncrawl.datasets import Dataset, IndexFile
 from catalogue.errors import FormatError, StoreDamaged
+from catalogue.parquet.column_chunk import number
 from catalogue.parquet.footer import examine_footer, has_page_index, key_bounds
-from catalogue.parquet.model import SIGNED, Bounds, Column, Footer, RowGroup
+from catalogue.parquet.model import SIGNED, Bounds, Column, ColumnChunk, Footer, RowGroup
 from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from catalogue.surt.interval import text_after, text_from
 from catalogue.tables.table_file import TableFile, decode_columns, digest_of, encode_columns
 
 _LIMIT = 1 << 63
+_EARLIEST, _LATEST = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999 in milliseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,21 @@ def rows_of_footer(key: str, file: IndexFile, stored: StoredFile, version: bytes
     return FooterRows(version, footer.columns, rows)
 
 
+def times_of(chunk: ColumnChunk) -> tuple[int, int] | None:
+    """Return inclusive bounds in milliseconds since 1970; None if unknown or outside the years 1 to 9999."""
+    # Writers use either TIMESTAMP_MILLIS or a logical type with unit MILLIS.
+    declared = chunk.column.converted_type == 9 or chunk.column.timestamp_unit == 1  # noqa: PLR2004
+    if not (declared and chunk.bounds):
+        return None
+    first, last = number("INT64", chunk.bounds.min), number("INT64", chunk.bounds.max)
+    if first is None or last is None or not _EARLIEST <= first <= last <= _LATEST:
+        return None
+    return first, last
+
+
 def _row_group(group: RowGroup, key: str) -> dict[str, Any]:
     least, greatest, bounds_from = key_bounds(group, key)
-    times = (group.chunks["fetch_time"].milliseconds if "fetch_time" in group.chunks else None) or (None, None)
+    first, last = (times_of(group.chunks["fetch_time"]) if "fetch_time" in group.chunks else None) or (None, None)
     return {
         "row_group": group.ordinal,
         "num_rows": group.num_rows,
@@ -74,8 +89,8 @@ def _row_group(group: RowGroup, key: str) -> dict[str, Any]:
         "min_key": least,
         "max_key": greatest,
         "bounds_from": bounds_from,
-        "first_fetch": times[0],
-        "last_fetch": times[1],
+        "first_fetch": first,
+        "last_fetch": last,
         "footer_offset": group.offset,
     }
 

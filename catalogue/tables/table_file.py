@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from catalogue.atomic_files import whole_file
 from catalogue.commoncrawl.gzip_members import crc32
-from catalogue.parquet.model import MAGIC, SIGNED, Column, with_trailer
+from catalogue.parquet.model import MAGIC, SIGNED, Column
+from catalogue.parquet.splice import with_trailer
 from catalogue.parquet.write_rows import MOST_ROWS, add_row_group, encode_footer
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ import pytest
 import catalogue
 from catalogue import Catalogue
 from catalogue.errors import NotHarvested, UnknownCrawl
+from catalogue.find_captures import select
 from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
-from catalogue.selection import select, select_stored, stored_crawls
+from catalogue.selection import select_stored, stored_crawls
 from catalogue.settings import Settings
 
 

@@ -21,7 +21,7 @@ from catalogue.metadata_db.connection import statement
 from catalogue.metadata_db.differences import intruders as intruders_of
 from catalogue.selection import stored_crawls
 from catalogue.store.database import Store
-from catalogue.store.schema import TABLES
+from catalogue.store.layout import TABLES
 from tests.support.amounts import part_of
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command

@@ -12,7 +12,7 @@ from catalogue.commoncrawl.datasets import DATASET_DOCUMENT, manifest_path
 from catalogue.demo import LoopbackServer
 from catalogue.errors import IncompleteAnswer
 from catalogue.store.database import Store
-from catalogue.store.schema import TABLES
+from catalogue.store.layout import TABLES
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import ABSENT, CRAWL, crawl_of, index_path, table

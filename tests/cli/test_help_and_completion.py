@@ -19,7 +19,7 @@ from catalogue.cli.app import entry
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.store.database import Store
 from catalogue.store.folder_settings import document_names
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from tests.support.amounts import part_of
 from tests.support.commands import Command
 from tests.support.miniatures import OLD
@@ -213,7 +213,7 @@ complete -p catalogue"""
     assert first == OLD
     assert "_catalogue_completion" in second
     imported = {line.rpartition("|")[2].strip() for line in (tmp_path / "imported").read_text().splitlines()}
-    assert "catalogue.store.stored_file" in imported
+    assert "catalogue.store.layout" in imported
     assert imported.isdisjoint({"aiohttp", "duckdb", "pandas", "pyarrow", "rich"})
 
 

@@ -26,7 +26,7 @@ from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.store.database import Store
-from catalogue.store.stored_file import decode, encode
+from catalogue.store.layout import decode, encode
 from tests.support.commands import Command
 from tests.support.rot import flip_value
 from tests.support.snapshots import (

@@ -22,7 +22,7 @@ from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import ColumnIndex, Indexes
 from catalogue.settings import Settings
 from catalogue.source.checks import MAX_DOCUMENT
-from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, encode
+from catalogue.store.layout import DIGEST_SIZE, StoredFile, encode
 from tests.support.amounts import EXAMPLES
 from tests.support.crawls import CRAWL, crawl_of, table
 from tests.support.memory import memory_below

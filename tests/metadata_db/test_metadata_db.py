@@ -21,7 +21,7 @@ from catalogue.metadata_db.connection import connect, queries_folder
 from catalogue.metadata_db.refresh import is_fresh, refresh
 from catalogue.settings import Settings
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from tests.support.commands import Command
 from tests.support.processes import line, run_script
 

@@ -16,8 +16,9 @@ import pytest
 
 from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.errors import BadFooter, NotParquet
+from catalogue.parquet.column_chunk import number
 from catalogue.parquet.footer import decode_footer, examine_footer, footer_length, key_bounds
-from catalogue.parquet.model import CODECS, ColumnChunk, Footer, Order, number
+from catalogue.parquet.model import CODECS, ColumnChunk, Footer, Order
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader
 from catalogue.settings import Limits
 from catalogue.source.byte_ranges import ByteRange

@@ -13,6 +13,7 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.parquet.footer import has_page_index, key_bounds
 from catalogue.parquet.model import Bounds, Order
 from catalogue.parquet.thrift import BINARY, BOOLEAN_TRUE, I32, LIST, STRUCT
+from catalogue.tables.make_table import times_of
 from tests.support.footers import KEY, STATUS, TIME, Items, Struct, decoded, field, made, small_file, write
 from tests.support.mirrors import read_footer
 
@@ -171,7 +172,7 @@ def test_ignores_times_outside_the_calendar(first: int, last: int, *, known: boo
     """One such file would keep a view over all of them from being read, because DuckDB cannot multiply them."""
     footer = made(small_file())
     set_bounds(struct.pack("<q", first), struct.pack("<q", last))(footer.statistics(0, TIME))
-    assert decoded(footer).row_groups[0].chunks["fetch_time"].milliseconds == ((first, last) if known else None)
+    assert times_of(decoded(footer).row_groups[0].chunks["fetch_time"]) == ((first, last) if known else None)
 
 
 @pytest.mark.parametrize("instead", [{}, {12: (I32, 5)}], ids=["nothing", "a number"])

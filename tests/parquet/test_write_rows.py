@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalogue.parquet.model import MAGIC, with_trailer
+from catalogue.parquet.model import MAGIC
+from catalogue.parquet.splice import with_trailer
 from catalogue.parquet.write_rows import MOST_ROWS, add_row_group, encode_footer
 from tests.support.amounts import EXAMPLES
 

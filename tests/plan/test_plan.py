@@ -26,7 +26,7 @@ from catalogue.query.resolved_query import ResolvedQuery
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import ByteRange, coalesce
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from catalogue.surt.interval import merge
 from catalogue.surt.pattern import parse_pattern
 from catalogue.tables.crawl_table import FileMetadata

@@ -11,7 +11,7 @@ from catalogue.commoncrawl.crawls import KEY_COLUMN
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import ColumnIndex, Indexes
 from catalogue.store.database import Store
-from catalogue.store.schema import index_key
+from catalogue.store.layout import index_key
 from tests.support.catalogues import catalogue_in
 from tests.support.crawls import crawl_of, harvest_footers, table
 from tests.support.footers import without_statistics

@@ -25,8 +25,9 @@ from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.demo import write_miniature
 from catalogue.errors import BadFooter, CatalogueError, FormatError
 from catalogue.parquet.footer import decode_footer, examine_footer, footer_length
-from catalogue.parquet.model import TRAILER, Footer, with_trailer
+from catalogue.parquet.model import TRAILER, Footer
 from catalogue.parquet.page_index import Indexes, cut_indexes
+from catalogue.parquet.splice import with_trailer
 from catalogue.parquet.thrift import Reader
 from catalogue.plan.requests import Cost
 from catalogue.query.key_intervals import Intervals

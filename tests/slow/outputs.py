@@ -14,8 +14,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from catalogue.harvest.snapshot import MANIFEST, unpack_manifest
-from catalogue.store.schema import TABLES
-from catalogue.store.stored_file import decode
+from catalogue.store.layout import TABLES, decode
 from tests.support.snapshots import read_rows
 from tests.support.stores import raw
 

@@ -42,7 +42,7 @@ from catalogue.server.cdx_request import parse_query, parse_request
 from catalogue.server.cdx_search import select_lines
 from catalogue.server.search import Form, parse_form
 from catalogue.source.byte_ranges import content_range, parse_content_range
-from catalogue.store.stored_file import DIGEST_SIZE, StoredFile, decode, encode
+from catalogue.store.layout import DIGEST_SIZE, StoredFile, decode, encode
 from catalogue.surt import url_surtkey
 from catalogue.surt.interval import covers
 from catalogue.surt.key import url_surtkeys

@@ -14,9 +14,8 @@ from sqlitedict import SqliteDict
 from catalogue.errors import NotHarvested, StoreDamaged, StoreError
 from catalogue.parquet.page_index import Indexes
 from catalogue.store.database import Store
+from catalogue.store.layout import APPLICATION_ID, TABLES, VERSION, StoredFile, decode, encode, version_of
 from catalogue.store.locks import remote_kind
-from catalogue.store.schema import APPLICATION_ID, TABLES, VERSION
-from catalogue.store.stored_file import StoredFile, decode, encode, version_of
 from tests.support.stores import batch, digest, empty_store, path_of, raw, store_path, stored_file
 
 path = pytest.fixture(store_path)

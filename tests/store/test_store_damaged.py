@@ -15,8 +15,7 @@ from catalogue.errors import StoreDamaged, StoreError
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
 from catalogue.store.database import Store
-from catalogue.store.schema import TABLES, VERSION
-from catalogue.store.stored_file import StoredFile, decode, encode
+from catalogue.store.layout import TABLES, VERSION, StoredFile, decode, encode
 from tests.support.memory import memory_below
 from tests.support.rot import flip
 from tests.support.stores import batch, digest, empty_store, path_of, raw, signed, store_path, stored_file, value

@@ -10,7 +10,7 @@ import pytest
 
 from catalogue.errors import DiskFailed, NotFound
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from tests.support.processes import line
 from tests.support.stores import batch, empty_store, integrity, path_of, raw, run_script, store_path, stored_file
 

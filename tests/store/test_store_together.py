@@ -15,7 +15,7 @@ import pytest
 
 from catalogue.errors import StoreLocked
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.faults import FaultServer

@@ -11,7 +11,7 @@ from catalogue.source.byte_ranges import FileVersion, SuffixRange
 from catalogue.source.checks import RequestedRange, Response
 from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from tests.support.clocks import START, FakeClock
 
 Answer = Response | CatalogueError

@@ -10,7 +10,7 @@ from typing import Any
 
 from catalogue.errors import StoreError
 from catalogue.store.database import Store
-from catalogue.store.schema import TABLES
+from catalogue.store.layout import TABLES
 
 MARK = "c4nary"
 """A part of every secret."""

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from catalogue.parquet import thrift
 from catalogue.parquet.footer import decode_footer
-from catalogue.parquet.model import TRAILER, Footer, with_trailer
+from catalogue.parquet.model import TRAILER, Footer
+from catalogue.parquet.splice import with_trailer
 from tests.support.mirrors import raw_footer
 
 Struct = dict[int, tuple[int, Any]]

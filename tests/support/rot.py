@@ -12,8 +12,7 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
-from catalogue.store.schema import TABLES
-from catalogue.store.stored_file import decode
+from catalogue.store.layout import TABLES, decode
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
 from tests.support.crawls import ABSENT, CRAWL, crawl_of, index_path, table, write_manifest

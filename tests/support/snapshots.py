@@ -19,7 +19,7 @@ from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
 from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
-from catalogue.store.stored_file import decode
+from catalogue.store.layout import decode
 from tests.conftest import once
 
 PATTERNS = ("*.example.com", "example.com/*", "*.org")

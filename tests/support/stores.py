@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from tests.support import processes
 
 CRAWL = "CC-MAIN-2022-05"

@@ -17,7 +17,7 @@ from catalogue.parquet.footer import decode_footer
 from catalogue.parquet.model import TRAILER, Bounds, Footer, Order
 from catalogue.query.key_intervals import Intervals
 from catalogue.store.database import Store
-from catalogue.store.stored_file import StoredFile
+from catalogue.store.layout import StoredFile
 from catalogue.surt.interval import KeyInterval, merge
 from catalogue.tables.crawl_table import FileMetadata
 from catalogue.tables.stored_crawls import StoredCrawls
