@@ -16,7 +16,7 @@ from benchmarks.report import table
 from catalogue.cdx.cluster import BlockList, parse_blocks
 from catalogue.cdx.list_search import USUAL, ClusterSearch, Predictor, predict_from
 from catalogue.cdx.usual_shares import PAGES
-from catalogue.source.folder import FolderSource
+from catalogue.source.open import FolderSource
 from catalogue.source.rate_limit import Clock, Limiter, Policy
 from catalogue.source.retry import PoliteSource
 from catalogue.surt.interval import exact_interval

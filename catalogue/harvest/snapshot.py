@@ -37,7 +37,7 @@ from catalogue.parquet.thrift import typed
 from catalogue.progress import Progress, Report
 from catalogue.query.arguments import several
 from catalogue.session import Session
-from catalogue.settings import canonical, package_version
+from catalogue.settings import address, canonical, package_version
 from catalogue.source.byte_ranges import ByteRange, FileVersion
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.source.retry import PoliteSource
@@ -218,6 +218,7 @@ def pull_snapshot(
 ) -> Pulled:
     if session.dataset != COMMON_CRAWL:
         raise QueryError(f"snapshots are of Common Crawl's index, and this is {session.dataset.name}")
+    address(str(place))  # messages contain it, so it must not contain a secret
     session.check_writable()  # before any request
     with closing(session.open_source(str(place))) as there, session.reporting(report, "crawls") as bar:
         listed = _fetch_manifest(there)

@@ -1,17 +1,28 @@
-"""Open the source of an address."""
+"""Open the source of an address, of which a folder is the simplest."""
 
 import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from os.path import isdir
 from pathlib import Path
-from typing import Any
+from stat import S_ISREG
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
-from catalogue.errors import QueryError
+from catalogue.errors import (
+    CatalogueError,
+    Forbidden,
+    NotFound,
+    QueryError,
+    SourceUnavailable,
+    Unreachable,
+    WrongLength,
+)
 from catalogue.formatting import without_secrets
-from catalogue.settings import DEFAULT_SOURCE, Host, Settings, address, is_folder, needing
-from catalogue.source.checks import Source
-from catalogue.source.folder import FolderSource
+from catalogue.settings import DEFAULT_SOURCE, Host, Settings, needing
+from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
+from catalogue.source.checks import Request, RequestedRange, Response, Source
 from catalogue.source.observe import Observer, RequestLimit, hide_credentials
 from catalogue.source.rate_limit import COMMON_CRAWL, ELSEWHERE, S3_COMMON_CRAWL, Clock, Limiter, Policy
 from catalogue.source.retry import ATTEMPTS, PoliteSource
@@ -52,12 +63,8 @@ def open_source(
 
 
 def _open(host: Host, settings: Settings, clock: Clock, options: dict[str, Any]) -> PoliteSource:
-    parts = address(url := host.address)
-    if not (parts.scheme in {"http", "https", "s3"} or is_folder(url)):
-        shown, such_as = repr(url[:200]), f"an https, http or s3 address such as {DEFAULT_SOURCE}"
-        if url and "://" not in url:
-            raise QueryError(f"there is no folder {shown}; name one that exists, or {such_as}")
-        raise QueryError(f"invalid source {shown}; use a folder, or {such_as}")
+    url = host.address
+    parts = urlsplit(url if "://" in url else "")
     name = (parts.hostname or "").rstrip(".")  # "example.com." is the same host
     policy = _policy(parts.scheme, name, settings, host)
     file = settings.cache / f"{name}.json" if policy.rate is not None and parts.hostname else None
@@ -80,8 +87,13 @@ def _open(host: Host, settings: Settings, clock: Clock, options: dict[str, Any])
         with needing("s3", url):
             from catalogue.source.s3 import S3Source  # noqa: PLC0415 - an extra, and slow to import
         source = S3Source(root, user_agent=settings.user_agent, connections=policy.connections)
-    else:
+    elif isdir(url):  # noqa: PTH112 - that of Path raises an error for long names
         source = FolderSource(Path(url))
+    else:
+        shown, such_as = repr(url[:200]), f"an https, http or s3 address such as {DEFAULT_SOURCE}"
+        if url and "://" not in url:
+            raise QueryError(f"there is no folder {shown}; name one that exists, or {such_as}")
+        raise QueryError(f"invalid source {shown}; use a folder, or {such_as}")
     return PoliteSource(source, limiter, **options)
 
 
@@ -130,3 +142,60 @@ def _policy(scheme: str, host: str, settings: Settings, rules: Host) -> Policy:
         slow_down=policy.slow_down if settings.patience is None else settings.patience,
     )
     return policy.within(*rules.quota) if rules.quota else policy
+
+
+class FolderSource:
+    """Files below a folder, with ETags made of size and modification time."""
+
+    def __init__(self, folder: Path, *, connections: int = 4) -> None:
+        self.url = folder.resolve().as_uri() + "/"
+        self.connections = connections
+        self._folder = folder.resolve()
+        self._closed = False
+
+    def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:
+        file = self._folder / path
+        request = Request(f"{file}", requested, pin)
+        if self._closed:
+            raise SourceUnavailable(f"{self.url} was closed")
+        try:
+            # A pipe is not opened: that would block.
+            is_inside = ".." not in file.parts and file.is_relative_to(self._folder)
+            if is_inside and S_ISREG(file.stat().st_mode):
+                with file.open("rb") as opened:
+                    return _read(opened, request)
+        except CatalogueError:
+            raise
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path
+            pass
+        except PermissionError as error:
+            raise Forbidden(f"{request.where} cannot be read: {error.strerror}") from error
+        except OSError as error:
+            raise Unreachable(f"{request.where} cannot be read: {error.strerror}") from error
+        raise NotFound(f"{request.where} does not exist")
+
+    def close(self) -> None:
+        self._closed = True
+
+
+def _read(file: BinaryIO, request: Request) -> Response:
+    status = os.fstat(file.fileno())
+    size, etag = status.st_size, f'"{status.st_size:x}-{status.st_mtime_ns:x}"'
+    start, end = 0, size
+    match request.requested:
+        case None:
+            request.check_document(size)
+        case SuffixRange(length):
+            start = max(0, size - length)
+        case ByteRange(first, last):
+            start, end = first, min(last, size)
+    if request.requested is not None and start >= end:
+        raise request.refuse(416, {"content-range": f"bytes */{size}"}, "")
+    request.check_version(size, etag)
+    if isinstance(request.requested, ByteRange) and end < request.requested.end:
+        raise request.is_shorter()
+    file.seek(start)
+    body = file.read(end - start)
+    if len(body) != end - start:  # the file was cut since then
+        raise WrongLength(f"{request.where}: received {len(body):,} bytes; expected {end - start:,}")
+    return Response(body, start, size, etag, None)

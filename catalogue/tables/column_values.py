@@ -24,12 +24,12 @@ from catalogue.parquet.dictionary_pages import TEXT, dictionary_values, kind_of_
 from catalogue.parquet.model import ColumnChunk
 from catalogue.query.random_order import RowGroupId
 from catalogue.query.resolved_query import without_unknown
-from catalogue.tables.crawl_table import FileMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
     from catalogue.query.resolved_query import ResolvedQuery, Where
+    from catalogue.tables.crawl_table import FileMetadata
 
 _DETECTED_TYPE = "content_mime_detected"
 _FILE = pa.schema(
@@ -118,7 +118,7 @@ def _has_kind(column_type: pa.DataType, kind: str) -> bool:
     return bool(pa.types.is_string(column_type) if kind == TEXT else pa.types.is_integer(column_type))
 
 
-def dictionary_pages(file: FileMetadata, names: "Container[str] | None" = None) -> Iterator[DictionaryPage]:
+def dictionary_pages(file: "FileMetadata", names: "Container[str] | None" = None) -> Iterator[DictionaryPage]:
     """Yield the stored pages of some columns, or of all."""
     for group in file.footer.row_groups:
         indexes = file.indexes(group.ordinal)

@@ -1,9 +1,9 @@
 """Make the table of a crawl from the store; rows of unchanged files are taken from the old one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from sys import maxunicode
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catalogue.commoncrawl.datasets import Dataset, IndexFile
 from catalogue.errors import FormatError, StoreDamaged
@@ -15,6 +15,9 @@ from catalogue.store.database import Store
 from catalogue.store.layout import StoredFile
 from catalogue.surt.interval import text_after, text_from
 from catalogue.tables.table_file import TableFile, decode_columns, digest_of, encode_columns
+
+if TYPE_CHECKING:
+    from catalogue.tables.crawl_table import StoredFooters
 
 _LIMIT = 1 << 63
 _EARLIEST, _LATEST = -62_135_596_800_000, 253_402_300_799_999
@@ -114,10 +117,11 @@ def make_table(
     versions: Mapping[str, bytes],
     old: TableFile | None,
     decoded: Mapping[str, FooterRows],
+    footers: "Callable[[], StoredFooters]",
 ) -> MadeTable:
     """Make the rows of a crawl; ``decoded`` ones and those of the ``old`` table need not be decoded again.
 
-    ``versions`` are the digests of the stored files, by path.
+    ``versions`` are the digests of the stored files, by path; ``footers`` is called if row groups have no bounds.
     """
     known = old.read_all().to_pylist() if old else []
     rows = [row for row in known if versions.get(row["path"]) == row["version"]]
@@ -144,7 +148,7 @@ def make_table(
     schemas = {digest: schemas[digest] for digest in sorted(used, key=schemas.__getitem__)}
     gaps = [row for row in rows if row.get("bounds_from") not in {None, "footer", SIGNED}]
     if gaps:
-        _find_bounds(gaps, store, dataset.key, schemas)
+        _find_bounds(gaps, store, dataset.key, schemas, footers())
     return MadeTable(rows, schemas, undecodable, len(gaps))
 
 
@@ -156,11 +160,10 @@ def _decoded(store: Store, dataset: Dataset, path: str, version: bytes) -> Foote
     return rows_of_footer(dataset.key, file, stored, version, footer)
 
 
-def _find_bounds(rows: Sequence[dict[str, Any]], store: Store, key: str, schemas: Mapping[str, str]) -> None:
+def _find_bounds(
+    rows: Sequence[dict[str, Any]], store: Store, key: str, schemas: Mapping[str, str], footers: "StoredFooters"
+) -> None:
     """Set the bounds that footers do not have, from stored page indexes."""
-    from catalogue.tables.crawl_table import StoredFooters  # noqa: PLC0415 - imports pyarrow
-
-    footers = StoredFooters(store)
     for row in rows:
         found, origin = list[Bounds](), ""
         version = StoredFile(b"", *(row[name] for name in ("file_size", "etag", "last_modified", "source", "taken")))

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from catalogue.atomic_files import errors_of, make_folder
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, manifest_path
@@ -27,6 +29,9 @@ from catalogue.tables.table_file import (
     write_state,
     write_table,
 )
+
+if TYPE_CHECKING:
+    from catalogue.tables.crawl_table import StoredFooters
 
 _LONGEST_WAIT = 600.0
 """Seconds for which another process may update the tables."""
@@ -158,7 +163,9 @@ class _Update:
         if is_read:
             with suppress(TableDamaged):
                 old = TableFile(path)
-        made = make_table(self._store, self._dataset, self._store.versions(files), old, self._decoded)
+        made = make_table(
+            self._store, self._dataset, self._store.versions(files), old, self._decoded, lambda: self._footers
+        )
         checksum = write_table(path, made.rows, made.schemas) if made.rows else 0
         values = self._write_values(crawl, TableFile(path)) if checksum and has_values else 0
         state.schemas |= made.schemas
@@ -174,12 +181,18 @@ class _Update:
             values=values,
         )
 
+    @cached_property
+    def _footers(self) -> "StoredFooters":
+        from catalogue.tables.crawl_table import StoredFooters
+
+        return StoredFooters(self._store)
+
     def _write_values(self, crawl: str, table: TableFile) -> int:
         from catalogue.query.key_intervals import ALL_KEYS
         from catalogue.tables.column_values import collect_values, dictionary_pages, write_values
-        from catalogue.tables.crawl_table import CrawlTable, StoredFooters
+        from catalogue.tables.crawl_table import CrawlTable
 
-        rows = CrawlTable(table, StoredFooters(self._store))
+        rows = CrawlTable(table, self._footers)
         files = (file for subset in {part.subset for part in table.parts} for file in rows.files(subset, ALL_KEYS))
         indexed = (
             replace(file, indexes=self._store.indexes(file.path, file.ordinals, file.stored).get) for file in files

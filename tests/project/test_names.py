@@ -24,8 +24,8 @@ from catalogue.commoncrawl.datasets import (
 from catalogue.errors import CatalogueError, DiskFailed
 from catalogue.harvest.snapshot import SnapshotFile, pack_manifest, unpack_manifest
 from catalogue.source.byte_ranges import SuffixRange
-from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
+from catalogue.source.open import FolderSource
 from catalogue.store.database import Store
 from tests.support.commands import Command
 from tests.support.faults import FaultServer

@@ -19,7 +19,7 @@ import catalogue
 from catalogue.errors import BadFooter
 from catalogue.read.key_order import batches_of
 from catalogue.read.reader import read
-from catalogue.source.folder import FolderSource
+from catalogue.source.open import FolderSource
 from catalogue.store.database import Store
 from tests.support.catalogues import catalogue_in
 from tests.support.crawls import crawl_of, harvest_footers

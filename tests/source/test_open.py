@@ -9,9 +9,8 @@ import pytest
 
 from catalogue.errors import QueryError, Throttled, Unreachable
 from catalogue.settings import COLLINFO_SOURCE, DEFAULT_SOURCE, Settings
-from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
-from catalogue.source.open import open_source
+from catalogue.source.open import FolderSource, open_source
 from catalogue.source.rate_limit import COMMON_CRAWL, S3_COMMON_CRAWL, Clock, Policy
 from catalogue.source.retry import ATTEMPTS
 from catalogue.source.s3 import S3Source

@@ -24,8 +24,8 @@ from catalogue.errors import (
 )
 from catalogue.source.byte_ranges import ByteRange, FileVersion, SuffixRange
 from catalogue.source.checks import MAX_DOCUMENT
-from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
+from catalogue.source.open import FolderSource
 from catalogue.source.s3 import S3Source
 from tests.support.faults import FaultServer
 from tests.support.read_only import as_nobody

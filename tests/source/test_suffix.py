@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from catalogue.errors import NotParquet, RangeIgnored
-from catalogue.source.folder import FolderSource
 from catalogue.source.http import HttpSource
+from catalogue.source.open import FolderSource
 from catalogue.source.rate_limit import Limiter, Policy
 from catalogue.source.retry import PoliteSource, get_tail
 from tests.support.clocks import FakeClock
