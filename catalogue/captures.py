@@ -132,7 +132,8 @@ class Captures(ReprMixin):
         Args:
             report: is called with progress, instead of a bar.
         """
-        at = Progress("page indexes" if self.plan.indexes else "lists of blocks", 0, 0)
+        plan = self.plan  # another thread may note that an index has failed, which changes it
+        at = Progress("page indexes" if plan.indexes else "lists of blocks", 0, 0)
         spent = self._session.spending()
         with self._session.bars("") as bar:
 
@@ -141,12 +142,12 @@ class Captures(ReprMixin):
                 (report or bar)(at)
 
             # After some page indexes are known, fetching others can be worth its cost.
-            while not self.plan.is_ready:
-                self._agree(self.plan)
-                at.listed += len(self.plan.indexes) + len(self.plan.searched)
-                self.question.prepare(self.plan, advance)
-                self._plan = self.question.plan(counts=self._counts)
-        return self.plan
+            while not plan.is_ready:
+                self._agree(plan)
+                at.listed += len(plan.indexes) + len(plan.searched)
+                self.question.prepare(plan, advance)
+                self._plan = plan = self.question.plan(counts=self._counts)
+        return plan
 
     @property
     def more(self) -> bool:
@@ -214,12 +215,12 @@ class Captures(ReprMixin):
         self._plan = ReadPlan(question.query, question.cost, tuple(plans), question.unlisted)
 
     def _read(self, report: Callable[[Progress], None], *, warn: bool) -> Generator[pa.RecordBatch, None, None]:
-        if not self.plan.is_ready:
-            self.fetch_indexes(report=report)
-        self._agree(self.plan)
+        plan, returned = self.plan, Counter[str]()
+        if not plan.is_ready:
+            plan = self.fetch_indexes(report=report)
+        self._agree(plan)
         if warn:
             self._warn()
-        plan, returned = self.plan, Counter[str]()
         self._uncounted.clear()
         if not any(each.waves for each in plan.crawls):
             return

@@ -121,6 +121,18 @@ def test_errors_in_the_middle_reach_every_consumer(broken: Catalogue) -> None:
             assert not isinstance(raised.value, AssertionError), name
 
 
+def test_a_file_is_found_missing_by_another_reader_while_a_cost_is_agreed_to(broken: Catalogue) -> None:
+    with broken:
+        found = broken.captures("*", columns="url")
+
+        def agree(_: object) -> None:
+            with suppress(CatalogueError):
+                found.to_arrow()
+
+        with pytest.raises(CatalogueError, match="does not exist"):
+            found.agreed(agree).to_arrow()
+
+
 def test_reading_on_after_the_catalogue_is_closed(data: Path, mirror: Path, tmp_path: Path) -> None:
     """With a limit few requests are made ahead, so that others are needed after the end."""
     with FaultServer(mirror) as server:
