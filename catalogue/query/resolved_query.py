@@ -147,8 +147,8 @@ class ResolvedQuery:
     @property
     def row_columns(self) -> tuple[str, ...]:
         """The columns of the files that are read of crawls of any age."""
-        untyped = replace(self, where=self.where_untyped or self.where)
-        return tuple(dict.fromkeys([*self.read_columns, *untyped.read_columns]))
+        untyped = replace(self, where=self.where_untyped).read_columns if self.where_untyped else ()
+        return tuple(dict.fromkeys([*self.read_columns, *untyped]))
 
     @property
     def is_inorder(self) -> bool:

@@ -219,8 +219,7 @@ def aligned(
     while len(rows):
         for name, pieces in columns.items():
             if not len(pending.get(name, ())):
-                values = next(pieces, ())
-                pending[name] = without_unknown(name, values) if dataset == COMMON_CRAWL else values
+                pending[name] = next(pieces, ())
         length = min((len(piece) for piece in pending.values()), default=len(rows))
         if not length:
             ended = next(name for name, piece in pending.items() if not len(piece))
@@ -238,20 +237,25 @@ def aligned(
         rows = rows[length:]
 
 
-def valid(rows: pa.Table, bundle: Bundle, columns: Collection[str] | None = None) -> pa.Table:
-    """Return rows after checking some columns, or all.
+def valid(rows: pa.Table, bundle: Bundle, dataset: Dataset, columns: Collection[str] | None = None) -> pa.Table:
+    """Return rows after checking some columns, or all; their unknown values are null.
 
     Raises:
         BadFooter: if a text is not UTF-8, or a time of Common Crawl is outside of the years 1 to 9999.
     """
-    for name in rows.column_names:
+    for place, name in enumerate(rows.column_names):
         if columns is None or name in columns:
+            column = rows.column(place)
             try:
-                rows.column(name).validate(full=True)
-                if rows.column(name).type == _TIME:
-                    check_years(rows.column(name))
+                column.validate(full=True)
+                if column.type == _TIME:
+                    check_years(column)
             except ValueError as error:  # pa.ArrowInvalid is one
                 raise BadFooter(f"{bundle.where}, column {name}: {' '.join(str(error).split())}") from error
+            chunks = column.chunks if dataset == COMMON_CRAWL else []
+            known = [without_unknown(name, each) for each in chunks]
+            if any(new is not old for new, old in zip(known, chunks, strict=True)):
+                rows = rows.set_column(place, name, pa.chunked_array(known))
     return rows
 
 

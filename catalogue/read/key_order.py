@@ -53,7 +53,10 @@ def result_of(plan: ReadPlan, columnar: Iterable[Piece], blocks: Iterable[Piece]
 
 
 def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    step = max(1, min(BATCH_ROWS, BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
+    size = rows.get_total_buffer_size()  # at least that of the rows, which takes longer to compute
+    if size > BATCH_BYTES:
+        size = rows.nbytes
+    step = max(1, min(BATCH_ROWS, BATCH_BYTES * rows.num_rows // max(1, size)))
     for start in range(0, rows.num_rows, step):
         yield from rows.slice(start, step).combine_chunks().to_batches()
 
@@ -250,7 +253,7 @@ class WaitingRows:
     def _by_key(self, *tables: pa.Table) -> Ascending:
         rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
         keys = self._keys_of(rows)
-        if pc.all(pc.less(keys[:-1], keys[1:]), min_count=0).as_py():
+        if len(keys) == 1 or pc.all(pc.less(keys[:-1], keys[1:]), min_count=0).as_py():
             return Ascending(rows, keys, are_distinct=True)
         if not ascends(keys):
             order = pc.sort_indices(keys)

@@ -1,7 +1,7 @@
 """Run a plan."""
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -156,7 +156,7 @@ class _Reading:
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
         numbers, tables, start, size = [], [pa.Table.from_batches([], schema)], 0, 0
         for table in aligned(columns, candidates, schema, bundle, self._plan.query.table):
-            matching, where = residual.keep(valid(table, bundle, query.tested_columns))
+            matching, where = residual.keep(self._valid(table, bundle, query.tested_columns))
             numbers.append(candidates[start + where])
             tables.append(matching)
             start += table.num_rows
@@ -215,10 +215,13 @@ class _Reading:
         stop = 0
         for table in aligned(columns, bundle.rows, self._plan.row_schema, bundle, self._plan.query.table):
             stop += table.num_rows
-            tested = valid(table, bundle, undecided)
+            tested = self._valid(table, bundle, undecided)
             rows, _ = residual.keep(tested, decided=tests)
             if rows.num_rows:
-                yield valid(rows, bundle), keys.at(stop) if keys else b""
+                yield self._valid(rows, bundle), keys.at(stop) if keys else b""
+
+    def _valid(self, rows: pa.Table, bundle: Bundle, columns: Collection[str] | None = None) -> pa.Table:
+        return valid(rows, bundle, self._plan.query.table, columns)
 
     def _keys_left(self, keys: Sequence[pa.StringArray]) -> KeysLeft | None:
         if self._leasts_after and sum(map(len, keys)) > BATCH_ROWS:
@@ -247,10 +250,10 @@ class _Reading:
                 among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start, start + table.num_rows)))]
                 rows = table.drop_columns([DRAWN_ORDER]).take(positions(among - start))
                 rows = rows.append_column(*_order_column(bundle, among))
-            tested = valid(rows, bundle, residual.query.tested_columns)
+            tested = self._valid(rows, bundle, residual.query.tested_columns)
             matching, _ = residual.keep(tested, decided=self._keys_that_match(bundle))
             if matching.num_rows:
-                yield valid(matching, bundle), keys.at(stop) if keys else b""
+                yield self._valid(matching, bundle), keys.at(stop) if keys else b""
 
     def _keys_that_match(self, bundle: Bundle) -> list[str]:
         """Return the key column if it is not read, because all keys match."""

@@ -257,7 +257,7 @@ def read_bounds(plan: ReadPlan, source: Source, executor: Executor) -> dict[int,
                 bundle, key = Bundle([group]), group.read.columns[0]
                 ends: list[bytes] = []
                 for _, values in decode(bundle, [key], pa.string()):
-                    keys = valid(pa.table({key.chunk.column.name: values}), bundle).column(0).chunk(0)
+                    keys = valid(pa.table({key.chunk.column.name: values}), bundle, plan.query.table).column(0).chunk(0)
                     ends += least_and_greatest(keys.cast(pa.binary())) or ()
                 if ends:
                     found[group.read.ordinal] = cut_bounds(min(ends), max(ends))

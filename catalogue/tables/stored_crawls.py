@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from catalogue.commoncrawl.crawls import SUBSETS
 from catalogue.commoncrawl.datasets import Dataset
 from catalogue.errors import StoreChanged
-from catalogue.parquet.model import SIGNED, UNSIGNED, kind_of, wider
+from catalogue.parquet.model import SIGNED, UNSIGNED, wider
 from catalogue.store.database import Store
 from catalogue.tables.table_file import (
     CrawlState,
     TableDamaged,
     TableFile,
-    decode_columns,
+    column_kinds,
     fresh_state,
     read_state,
     table_path,
@@ -143,8 +143,7 @@ class StoredCrawls:
         state, found = self.tables, dict[str, str]()
         chosen = sorted(state.crawls.keys() if crawls is None else state.crawls.keys() & {*crawls})
         for digest in dict.fromkeys(digest for crawl in chosen for digest in state.crawls[crawl].schemas):
-            for name, column in decode_columns(state.schemas[digest]).items():
-                kind = kind_of(column)
+            for name, kind in column_kinds(state.schemas[digest]).items():
                 found[name] = wider(found[name], kind) if name in found else kind
         return found
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalogue.atomic_files import whole_file
 from catalogue.commoncrawl.gzip_members import crc32
-from catalogue.parquet.model import MAGIC, SIGNED, Column
+from catalogue.parquet.model import MAGIC, SIGNED, Column, kind_of
 from catalogue.parquet.splice import with_trailer
 from catalogue.parquet.write_rows import MOST_ROWS, add_row_group, encode_footer
 
@@ -91,6 +91,12 @@ def decode_columns(text: str) -> Mapping[str, Column]:
     """Return the leaves of a schema by name, from the text of ``encode_columns``."""
     values = json.loads(text)
     return {each["name"]: Column(**{**each, "element": bytes.fromhex(each["element"])}) for each in values}
+
+
+@lru_cache(64)
+def column_kinds(text: str) -> Mapping[str, str]:
+    """Return the types of these columns as words."""
+    return {name: kind_of(column) for name, column in decode_columns(text).items()}
 
 
 def digest_of(schema: str) -> str:
