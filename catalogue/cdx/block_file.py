@@ -128,13 +128,13 @@ class StoredList:
         self._path = path
         self._keys = [first[:-STAMP] for first in self._firsts.column("first").to_pylist()]
         try:
-            with path.open("rb") as file:
-                digest = _digest(file)
+            file = pa.OSFile(str(path))  # opened once: another thread or process may delete or replace it
+            digest = _digest(file)
         except OSError as error:
             raise self._damaged(error) from error
         if digest != about["footer"]:
             raise self._damaged("it was replaced or damaged")
-        self._file = pq.ParquetFile(path, page_checksum_verification=True)
+        self._file = pq.ParquetFile(file, page_checksum_verification=True)
         self._last: tuple[range, BlockList] | None = None
         self._lock = Lock()
 

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from io import BytesIO
 from itertools import count
 from pathlib import Path
 from shutil import copytree
-from threading import Event
+from threading import Barrier, Event
 
 import duckdb
 import pytest
@@ -18,12 +19,12 @@ from benchmarks.cluster import make_list
 from catalogue import Catalogue
 from catalogue.cdx.block_file import write_blocks
 from catalogue.cdx.cluster import BlockList, list_path, parse_blocks
-from catalogue.errors import BadCdx, NotHarvested, QueryError, UnknownCrawl
+from catalogue.errors import BadCdx, NotHarvested, QueryError, StoreDamaged, UnknownCrawl
 from catalogue.plan.block_lists import BlockLists
 from catalogue.plan.cdx_index import CdxIndex
 from catalogue.progress import Progress
 from catalogue.store.database import Store
-from catalogue.store.stored_lists import forget_list
+from catalogue.store.stored_lists import forget_list, open_list
 from tests.support.block_lists import CRAWL, OTHER, write_list
 from tests.support.catalogues import catalogue_in
 from tests.support.commands import Command
@@ -291,3 +292,25 @@ def test_plans_while_another_process_forgets_the_list(cat: Catalogue, moment: in
     index = CdxIndex(CRAWL, ("warc",), lists, lambda: session.source, session.cost(), tuple, _is_outside=False)
     plan = index.plan(query)
     assert plan.blocks or plan.search
+
+
+def test_lists_can_be_deleted_at_any_moment_while_they_are_opened(cat: Catalogue, tmp_path: Path) -> None:
+    cat.harvest(CRAWL, index="cdx")
+    stored, whole = tmp_path / f"data/blocks/{CRAWL}.parquet", tmp_path / "whole"
+    stored.rename(whole)
+    both = Barrier(2)
+
+    def delete(turn: int) -> None:
+        both.wait()
+        for _ in range(5 * turn):
+            stored.exists()
+        stored.unlink()
+
+    with ThreadPoolExecutor(1) as executor:
+        for turn in range(100):
+            stored.hardlink_to(whole)
+            deleting = executor.submit(delete, turn)
+            both.wait()
+            with suppress(StoreDamaged):
+                open_list(cat.session.store, CRAWL)
+            deleting.result()
