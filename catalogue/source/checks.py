@@ -196,7 +196,9 @@ class Request:
 
     def read(self, status: int, headers: Mapping[str, str], read: Callable[[int], bytes]) -> Response:
         """Check a response and read its body; ``read`` returns up to the given number of bytes."""
-        if not self.is_expected(status, headers) or (_is_text(headers) and status == 200):  # noqa: PLR2004
+        # Twisted sends compressed files of unknown types as HTML with this encoding.
+        is_page = _is_text(headers) and status == 200 and "gzip" not in headers.get("content-encoding", "")  # noqa: PLR2004
+        if not self.is_expected(status, headers) or is_page:
             # A complete file instead of a range is not read, unless its type is that of an error page.
             excerpt = bytearray()
             if status != 200 or _is_text(headers):  # noqa: PLR2004

@@ -343,9 +343,9 @@ def get_tail(source: PoliteSource, path: str, length: int) -> Response:
 
 
 def explicit_tail(source: PoliteSource, path: str, length: int, file_size: int | None = None) -> Response:
-    """Do as ``get_tail`` without a suffix range; a request for the first byte returns an unknown ``file_size``."""
+    """Do as ``get_tail`` without a suffix range; a request for two bytes returns an unknown ``file_size``."""
     if file_size is None:
-        first = source.get(path, ByteRange(0, 1))
+        first = source.get(path, ByteRange(0, 2))  # some servers take a range that ends at 0 for one without an end
         if not first.total_size:
             raise WrongRange(f"{source.url}{path}: the size of the file is unknown, as no response states it")
         pin = FileVersion(first.total_size, first.etag)

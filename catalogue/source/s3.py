@@ -54,6 +54,8 @@ class S3Source:
                 "http_session_cls": _Session,
                 "max_pool_connections": connections,
                 "read_timeout": self._timeouts.silence,
+                # Some stores send the checksum of the complete file with a range.
+                "response_checksum_validation": "when_required",
                 "retries": {"total_max_attempts": 1},
                 "user_agent_extra": user_agent,
             },

@@ -215,6 +215,8 @@ def test_gzip_files_may_be_named_as_gzip(name: str) -> None:
     """With AddEncoding, Apache names it for any extension of a name."""
     headers = right(content_encoding="x-gzip")
     assert Request(f"http://host/{name}", BOUNDED, None).read(206, headers, Body(b"x" * 10)).body == b"x" * 10
+    headers = {"content-length": "3", "content-type": "text/html", "content-encoding": "gzip"}  # twisted
+    assert Request(f"http://host/{name}", None, None).read(200, headers, Body(b"abc")).body == b"abc"
 
 
 def test_complete_files_are_taken_for_ranges_that_contain_them() -> None:
