@@ -16,6 +16,7 @@ from catalogue.output.targets import digest_of
 from catalogue.output.writer import RecordWriter
 from catalogue.plan.requests import Cost
 from catalogue.records.fetch_records import FailedRecord, RecordFetch, fetch_records, record_fetches
+from catalogue.records.metadata import failure_of
 from catalogue.records.record import Record
 from catalogue.source.checks import Source
 
@@ -56,7 +57,7 @@ class Fetched(ReprMixin):
     failed: dict[RecordKey, str] = field(default_factory=dict)
     """Reason by archive and offset."""
     undecoded: dict[RecordKey, str] = field(default_factory=dict)
-    """Why payloads in the output cannot be decoded, by archive and offset."""
+    """Why payloads or documents in the output cannot be decoded, by archive and offset."""
     unusable: list[str] = field(default_factory=list)
     """Reasons why rows are not captures."""
     bytes: int = 0
@@ -110,15 +111,16 @@ def distinct(captures: Iterable[Capture]) -> list[Capture]:
 
 
 EncodedRecord: TypeAlias = tuple[Capture, bytes, str | None]
-"""A record in the format of an output, and why its payload cannot be decoded, if the format reports that."""
+"""A record in the format of an output, and why it cannot be decoded, if the format reports that."""
 EncodedRecords: TypeAlias = Generator[EncodedRecord | FailedRecord, None, None]
 
 
 def fetch_encoded(fetches: Iterable[RecordFetch], source: Source, format_: RecordFormat) -> EncodedRecords:
     def encode(record: Record) -> EncodedRecord:
-        error = record.coding_error if format_.parses else None
+        converted = format_.convert(record)
+        error = failure_of(converted) if format_.parses else None
         reason = error and f"{record.capture.filename} at {record.capture.offset:,}: {error}"
-        return record.capture, format_.encode(record), reason
+        return record.capture, format_.encode(converted), reason
 
     return fetch_records(fetches, source, encode, parallel=format_.parses)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from warcio.recordloader import ArcWarcRecord
@@ -90,14 +91,16 @@ class RecordFormat:
     """Records as bytes of a file that can grow."""
 
     name: str
-    encode: Callable[[Record], bytes]
-    """Returns the bytes to append for a record, in any thread; raises FormatError if it cannot be represented."""
+    encode: Callable[[Any], bytes]
+    """Returns the bytes to append for a converted record, in any thread; raises FormatError if there are none."""
     header: Callable[[str], bytes] = lambda _: b""
     """Returns the start of a file with a name."""
     seal: Callable[[Path], Path] = lambda partial: partial
     """Returns the path of the finished file, which may be the partial one."""
     unseal: Callable[[Path, Path], None] = _rename
     """Makes a finished file growable; one of the two exists at any time."""
+    convert: Callable[[Record], Any] = lambda record: record
+    """Returns a row of a record, in any thread, if the format parses documents; raises FormatError if there is none."""
 
     @property
     def suffix(self) -> str:
@@ -105,7 +108,7 @@ class RecordFormat:
 
     @property
     def parses(self) -> bool:
-        """Whether documents are parsed: by other processes, so that threads encode; coding errors are written."""
+        """Whether documents are parsed: by other processes, so that threads encode; failures are written."""
         return self.name in {"text", "metadata", "parquet"}
 
 

@@ -86,9 +86,9 @@ def open_format(spec: FormatSpec) -> Iterator[RecordFormat]:
             if spec.name == "parquet":
                 from catalogue.output.parquet_format import encode_row, seal, unseal
 
-                yield RecordFormat(spec.name, lambda record: encode_row(convert(record)), seal=seal, unseal=unseal)
+                yield RecordFormat(spec.name, encode_row, convert=convert, seal=seal, unseal=unseal)
             else:
-                yield RecordFormat(spec.name, lambda record: json_line(convert(record)))
+                yield RecordFormat(spec.name, json_line, convert=convert)
 
 
 @contextmanager

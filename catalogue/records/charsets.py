@@ -197,7 +197,7 @@ def _jis_x_0208(data: bytes) -> Iterator[str]:
 
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"?'
-_VALUE, _PARAMETER = (re.compile(rf'(?:[^{end}"]|{_QUOTED})+', re.DOTALL) for end in ",;")
+VALUE, _PARAMETER = (re.compile(rf'(?:[^{end}"]|{_QUOTED})+', re.DOTALL) for end in ",;")
 _TYPE = re.compile(r"[^\s/]+/[^\s/]+")
 _ANY = "*/*"
 _SIMILAR = re.compile(r"(?:^|[;,\s])charset\s*=[\s\"'\\]*([^\"'\\;,\s]+)", re.IGNORECASE)
@@ -210,7 +210,7 @@ def declared_charset(content_type: str) -> str | None:
     ``content_type`` has all values of the header, separated by commas.
     """
     label, last = "", ""
-    for value in _VALUE.findall(content_type):
+    for value in VALUE.findall(content_type):
         kind, _, parameters = value.partition(";")
         kind = kind.strip().lower()
         if not _TYPE.fullmatch(kind) or kind == _ANY:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from enum import Enum
 
-from catalogue.records.charsets import UTF_16_BE, UTF_16_LE, declared_charset
+from catalogue.records.charsets import UTF_16_BE, UTF_16_LE, VALUE, declared_charset
 
 HTML, XHTML, PLAIN = "text/html", "application/xhtml+xml", "text/plain"
 _ANY = "application/octet-stream"
@@ -96,9 +96,9 @@ def media_type(
     ``payload`` returns the payload without codings; it is called only if its first bytes decide.
     """
     for detected in (identified, indexed):
-        if (found := first_type(detected)) and not _UNKNOWN.fullmatch(found):
+        if (found := declared_type(detected)) and not _UNKNOWN.fullmatch(found):
             return found
-    named = first_type(declared) or first_type(identified) or first_type(indexed)
+    named = declared_type(declared) or declared_type(identified) or declared_type(indexed)
     data = payload()
     if not data:
         return named
@@ -110,9 +110,13 @@ def media_type(
     return binary_type(data) or _text_type(data) or named
 
 
-def first_type(declared: str | None) -> str | None:
-    """Return the first valid media type of a list in lower case, without parameters and quotes."""
-    for part in (declared or "").split(","):
+def declared_type(declared: str | None) -> str | None:
+    """Return the last valid media type of a list, as browsers do; the first one of a copy of the header ``Accept``.
+
+    It is in lower case, without parameters and quotes.
+    """
+    types = VALUE.findall(declared or "")
+    for part in types if "*/*" in (declared or "") else reversed(types):
         name = _END_OF_TYPE.split(part.strip(_AROUND_TYPE), maxsplit=1)[0].rstrip(_AROUND_TYPE).lower()
         if _TYPE.fullmatch(name):
             return name

@@ -54,10 +54,9 @@ def metadata_of(record: Record, extract: Callable[[Record], dict[str, Any]]) -> 
         "download_size": record.capture.length,
         "md5": hashlib.md5(payload, usedforsecurity=False).hexdigest(),
     }
-    try:
-        inside = extract(record)
-    except (BadDocument, BadRecord) as error:
-        found |= {"disposition": "FAILURE", "failure_reason": "PARSE", "failure_detail": str(error)}
+    inside, failure = _extracted(record, extract)
+    if failure:
+        found |= {"disposition": "FAILURE", "failure_reason": "PARSE", "failure_detail": failure}
     else:
         found |= {
             "text_simhash": inside["simhash"],
@@ -88,12 +87,7 @@ def text_of(record: Record, extract: Callable[[Record], dict[str, Any]]) -> dict
 
 def row_of(record: Record, extract: Callable[[Record], dict[str, Any]]) -> dict[str, Any]:
     """Return a record as a row of a table of pages; its time is in milliseconds since 1970, UTC."""
-    inside: dict[str, Any] = {}
-    failure = None
-    try:
-        inside = extract(record)
-    except (BadDocument, BadRecord) as error:
-        failure = str(error)
+    inside, failure = _extracted(record, extract)
     content = inside.get("content") or {}
     time, status = record.time, record.status
     return text_of(record, lambda _: inside) | {
@@ -108,6 +102,22 @@ def row_of(record: Record, extract: Callable[[Record], dict[str, Any]]) -> dict[
         "warc_record_offset": record.capture.offset,
         "warc_record_length": record.capture.length,
     }
+
+
+def _extracted(record: Record, extract: Callable[[Record], dict[str, Any]]) -> tuple[dict[str, Any], str | None]:
+    """Return what is extracted, or why nothing is; a failure that another attempt may not have is raised."""
+    try:
+        return extract(record), None
+    except (BadDocument, BadRecord) as error:
+        if isinstance(error, BadDocument) and not error.permanent:
+            raise
+        return {}, str(error)
+
+
+def failure_of(row: Mapping[str, Any]) -> str | None:
+    """Return why a row of this module has no text or content, although its document may have some."""
+    failure: str | None = row.get("coding_error") or row.get("failure_detail")
+    return failure or (row.get("failure") if row.get("text") is None else None)
 
 
 def omitted_links(content: Mapping[str, Any]) -> str | None:

@@ -20,7 +20,7 @@ from catalogue.errors import BadManifest, BadRecord, CatalogueError
 from catalogue.formatting import ReprMixin, clock, printable, size
 from catalogue.records.content_codings import Decoded, decode_body, remove_chunks
 from catalogue.records.head import HTTP, WARC, Head, Headers, parse_arc_head, parse_head
-from catalogue.records.media_type import Syntax, first_type, media_type, syntax_of
+from catalogue.records.media_type import Syntax, declared_type, media_type, syntax_of
 from catalogue.records.text_decoding import DocumentCharset, find_charset
 from catalogue.surt.key import BLANKS
 
@@ -165,7 +165,7 @@ class Record(ReprMixin):
     def syntax(self) -> Syntax | None:
         """The syntax of the payload; None if it has no text, cannot be decoded, or is left out of a revisit."""
         has_payload = not self.coding_error and bool(self.body or self.kind != "revisit")
-        return syntax_of(self.mime, self.payload, declared=first_type(self.content_type)) if has_payload else None
+        return syntax_of(self.mime, self.payload, declared=declared_type(self.content_type)) if has_payload else None
 
     @cached_property
     def charset(self) -> DocumentCharset | None:

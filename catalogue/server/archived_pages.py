@@ -33,7 +33,7 @@ from catalogue.parquet.arrow_arrays import rows_of
 from catalogue.query.filters import time_span
 from catalogue.query.query import Query
 from catalogue.records.charsets import charset_of
-from catalogue.records.media_type import first_type
+from catalogue.records.media_type import declared_type
 from catalogue.records.metadata import metadata_of, text_of
 from catalogue.records.record import Record, missing_body
 from catalogue.server.responses import error_answer, incomplete, json_bytes, run_query, service_of
@@ -241,7 +241,7 @@ def archived_headers(record: Record) -> Iterator[tuple[str, str]]:
 
 def content_headers(record: Record) -> Iterator[tuple[str, str]]:
     """Yield the declared type if it is valid, with the charset of its text; otherwise make the browser save it."""
-    kind = first_type(record.content_type) or ""
+    kind = declared_type(record.content_type) or ""
     if not _TYPE.fullmatch(kind) or kind.startswith(_MULTIPART):
         yield "Content-Type", "application/octet-stream"
         yield "Content-Disposition", "attachment"

@@ -80,6 +80,16 @@ def test_get_reports_links_that_are_left_out(tmp_path: Path) -> None:
     assert (described.status, described.json()["incomplete"]) == (1, [omitted])
 
 
+@pytest.mark.parametrize("form", ["text", "metadata", "parquet"])
+def test_fetch_reports_documents_that_are_not_parsed(tmp_path: Path, form: str) -> None:
+    source = write_source(tmp_path / "source", [archived("large", b"<p>" * 6_000_000)])
+    run = Command(tmp_path / "data", source, tmp_path)
+    suffix = "parquet" if form == "parquet" else "jsonl"
+    for _ in range(2):
+        ran = run("fetch", "example.com/large", "--crawl", CRAWL, "--format", form, "-o", f"out.{suffix}")
+        assert (ran.status, "large.warc.gz at 0: it has 18,000,000 bytes" in ran.err) == (1, True)
+
+
 @pytest.mark.in_part(2)
 @pytest.mark.parametrize("form", ["text", "metadata", "parquet"])
 def test_fetch_reports_what_is_known(run: Command, tmp_path: Path, form: str) -> None:

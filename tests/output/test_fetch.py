@@ -134,13 +134,17 @@ def test_does_not_convert_arc_records_without_time() -> None:
 def test_skips_records_that_a_format_cannot_store(settings: Settings, rows: Rows) -> None:
     odd = rows[3]["url"]
 
-    def make(record: Record) -> bytes:
-        return json_line({"url": {record} if record.url == odd else record.url})  # JSON has no sets
+    def make(record: Record) -> dict[str, object]:
+        return {"url": {record} if record.url == odd else record.url}  # JSON has no sets
 
     requested = [capture_of(row) for row in rows[:10] if row is rows[3] or row["url"] != odd]
     with (
         closing(open_source(settings.source, settings)) as source,
-        closing(fetch_encoded(record_fetches(requested, max_gap=1000), source, RecordFormat("text", make))) as results,
+        closing(
+            fetch_encoded(
+                record_fetches(requested, max_gap=1000), source, RecordFormat("text", json_line, convert=make)
+            )
+        ) as results,
     ):
         failed = [each for each in results if isinstance(each, FailedRecord)]
     ((reason, lasting),) = [(each.reason, each.permanent) for each in failed]

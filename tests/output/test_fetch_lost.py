@@ -5,6 +5,7 @@ import json
 import random
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -23,6 +24,7 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import BadDocument, QueryError
 from catalogue.output.ledger import Ledger
 from catalogue.records.fetch_records import FailedRecord, fetch_records, record_fetches
+from catalogue.records.metadata import metadata_of
 from catalogue.records.record import Record
 from catalogue.settings import Settings
 from catalogue.source.open import open_source
@@ -115,7 +117,8 @@ def test_retries_after_a_parser_timeout(settings: Settings, rows: Rows) -> None:
 
     fetches = list(record_fetches([capture_of(rows[0])], max_gap=0))
     with closing(open_source(settings.source, settings)) as source:
-        for make, lasting in ((slow, False), (broken, True)):
+        metadata = partial(metadata_of, extract=slow)
+        for make, lasting in ((slow, False), (broken, True), (metadata, False)):
             (failed,) = fetch_records(fetches, source, make)
             assert isinstance(failed, FailedRecord)
             assert failed.permanent is lasting
