@@ -1,5 +1,6 @@
 """The tools: names, descriptions, schemas and functions; and their server, on the standard streams or over HTTP."""
 
+import asyncio
 import json
 import logging
 import socket
@@ -24,6 +25,7 @@ from catalogue.mcp_server.tools import crawls, get_page, plan, query, sample, sq
 from catalogue.mcp_server.untrusted import visible_values
 from catalogue.query.models import Arguments, describe_invalid
 from catalogue.query.parameters import with_fields
+from catalogue.server.signals import deferred_signals
 from catalogue.settings import package_version
 
 _log = logging.getLogger(__name__)
@@ -203,9 +205,10 @@ def serve_stdio(calls: Calls) -> None:
     """Serve one client on the standard streams until it closes them; a signal ends it by KeyboardInterrupt."""
 
     async def serve(lines: TextIO) -> None:
-        server = server_of(calls)
-        async with calls, stdio_server(_Input(lines)) as (messages, answers):
-            await server.run(messages, answers, server.create_initialization_options())
+        server, loop = server_of(calls), asyncio.get_running_loop()
+        with deferred_signals(lambda _: loop.call_soon_threadsafe(_cancel_all)):
+            async with calls, stdio_server(_Input(lines)) as (messages, answers):
+                await server.run(messages, answers, server.create_initialization_options())
 
     try:
         # Closing it would wait for the thread that reads.
@@ -215,6 +218,12 @@ def serve_stdio(calls: Calls) -> None:
         if others is None:
             raise BrokenPipeError("the client reads no answers any more") from group
         raise
+
+
+def _cancel_all() -> None:
+    """Cancel every task itself: a scope would wait for the thread that writes to a client that does not read."""
+    for task in asyncio.all_tasks():
+        task.cancel()
 
 
 def serve_http(calls: Calls, host: str, port: int, names: Sequence[str] = (), *, ready: Callable[[str], None]) -> None:

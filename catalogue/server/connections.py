@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from http import HTTPStatus
 from socket import SOCK_STREAM, create_server, gaierror, getaddrinfo, socket
@@ -24,6 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from catalogue.errors import QueryError
+from catalogue.server.signals import deferred_signals
 
 _MAX_HEAD_BYTES = 64 << 10
 """The longest filters in use have about 5,000."""
@@ -65,6 +67,9 @@ class StoppingServer(uvicorn.Server):
         self.server_state = state or self.server_state
         self._seconds = seconds
         config.timeout_graceful_shutdown = seconds + 1  # then it cancels tasks that wait for a query
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override] # of SIGHUP, too
+        return deferred_signals(lambda number: self.handle_exit(number, None))
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)

@@ -94,8 +94,8 @@ def _other_processes(serve: _Serve, figures: Figures, say: Callable[[str], None]
 
 def _keep_running(stopping: Connection, serve: _Serve, figures: Figures, say: Callable[[str], None]) -> None:
     """Run a process, and replace it when it fails, until the other end of ``stopping`` is closed."""
-    # Ctrl-C reaches all processes of a terminal; the first one stops the others, which inherit what is blocked here.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # A terminal sends these to all processes; the first one stops the others, which inherit what is blocked here.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     again = True
     while again:
         process = get_context("spawn").Process(target=serve, args=(figures,))

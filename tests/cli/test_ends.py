@@ -58,6 +58,11 @@ def test_full_disk_is_reported_with_advice(asking: Command, command_line: str) -
     assert run(asking, f"{unprinted}; echo $? >&2") == (0, "74")
 
 
+def test_closed_input_is_no_list(asking: Command) -> None:
+    ran = run(asking, f"exec {sys.executable} -m catalogue join - --crawl latest -o found <&-")
+    assert ran == (2, "catalogue: /dev/null is a device, not a list of keys")
+
+
 def test_writes_utf_8_in_any_locale(asking: Command) -> None:
     """Formats of captures are written as bytes; all others must not differ from them."""
     for words in (["sql", "select 'ł' AS x", "--format", "csv"], ["sql", "select 'ł' AS x"]):

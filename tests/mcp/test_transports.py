@@ -147,6 +147,20 @@ def test_interrupt_ends_a_waiting_call(command: Command, miniature: Miniature) -
         assert talk.process.stderr.read().splitlines()[-1] == b"stopped"
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_print_one_line_while_messages_are_read(
+    command: Command, miniature: Miniature, number: int, status: int
+) -> None:
+    with talking(command, miniature) as (talk, _):
+        talk.greet()
+        for each in range(2, 900):
+            talk.send("ping", each)
+        talk.answer(2)
+        talk.process.send_signal(number)
+        assert talk.process.wait(timeout=30) == status
+        assert talk.process.stderr.read().splitlines()[1:] == [b"stopped"]
+
+
 def test_ends_quietly_if_the_client_stops_reading(command: Command, miniature: Miniature) -> None:
     with talking(command, miniature) as (talk, _):
         talk.greet()

@@ -184,11 +184,14 @@ def test_serves_others_while_50_clients_do_not_read(base: str, crawl: str) -> No
         check_is_served(base, crawl)
 
 
-def test_stops_without_an_error_while_clients_do_not_read(asking: Command, crawl: str) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_stops_without_an_error_while_clients_do_not_read(
+    asking: Command, crawl: str, number: int, status: int
+) -> None:
     with started(asking.start, workers=1) as (process, base), connected(base) as connection:
         connection.sendall(f"GET /{crawl}-index?url=* HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 20)
         assert connection.recv(1)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 143
+        process.send_signal(number)
+        assert process.wait(30) == status
         assert process.stderr
         assert process.stderr.read() == b"stopped\n"
