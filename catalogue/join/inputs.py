@@ -35,6 +35,8 @@ _JSON = {".json", ".jsonl", ".ndjson"}
 _STARTS_JSON = re.compile(r"\s*(?:\{|\[\s*(?:[{\"]|$))")
 _CSV_ERROR = re.compile(r"CSV Error on Line: (\d+)\n.*?([^\n]+)\s*\nPossible fixes:", re.DOTALL)
 """DuckDB's message; the fixes are options that a join does not have."""
+_CSV_STATE = "CSV Parser state machine"
+"""In DuckDB's message about line feeds where the lines before end with CR LF, and the reverse."""
 _CHUNK = 4 << 20
 _BATCH = 1 << 16
 _PARQUET_ROWS, _PARQUET_BUFFER = 1 << 14, 1 << 20
@@ -137,6 +139,8 @@ def _short(error: BaseException) -> str:
         line, cause = found.groups()
         counts = re.search(r"Columns: (\d+) Found: (\d+)", cause)
         return cells_differ(line, *counts.groups()) if counts else f"line {line}: {cause.removesuffix('.')}"
+    if _CSV_STATE in str(error):
+        return "its line ends or quotes differ between lines; write all lines in one way, such as with LF at the end"
     return first_paragraph(str(error))[:_SHOWN]
 
 
@@ -208,6 +212,9 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
         elif function:
             import duckdb
 
+            with _errors(path), _unzipped(file) as unzipped:  # DuckDB accepts a compressed file that is cut off
+                while unzipped is not file and unzipped.read(_CHUNK):
+                    pass
             with _errors(path, duckdb.Error):
                 connection = stack.enter_context(duckdb.connect())
                 found = connection.sql(f"FROM {function}")  # DuckDB 2 copies the rows of execute()
