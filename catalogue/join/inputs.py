@@ -88,7 +88,8 @@ def _check_types(schema: pa.Schema) -> None:
 
 
 def _has_odd_type(kind: pa.DataType) -> bool:
-    odd = pa.types.is_union(kind) or pa.types.is_run_end_encoded(kind) or pa.types.is_interval(kind)
+    of = pa.types
+    odd = of.is_union(kind) or of.is_run_end_encoded(kind) or of.is_interval(kind) or kind.equals(pa.struct([]))
     return odd or any(_has_odd_type(kind.field(at).type) for at in range(kind.num_fields))
 
 

@@ -177,9 +177,10 @@ def test_result_read_by_polars_is_an_input(both: Catalogue, crawl: str, tmp_path
 
 def test_types_that_no_result_has_and_options_of_other_queries_are_refused(both: Catalogue, crawl: str) -> None:
     repeated = pa.RunEndEncodedArray.from_arrays([3], [1])
-    keys = pa.table({"url": URLS, "n": pa.StructArray.from_arrays([repeated], ["of"])})
-    with pytest.raises(QueryError, match=r"the column n has type .*, which a result cannot have; leave it out"):
-        both.join(keys, how="inner", crawls=crawl)
+    for odd in (pa.StructArray.from_arrays([repeated], ["of"]), pa.array([{}] * 3)):
+        keys = pa.table({"url": URLS, "n": odd})
+        with pytest.raises(QueryError, match=r"the column n has type .*, which a result cannot have; leave it out"):
+            both.join(keys, how="inner", crawls=crawl)
     with pytest.raises(QueryError, match="a join does not have the options limit, unique; filter its result"):
         both.join(URLS, crawls=crawl, limit=1, unique="url")  # type: ignore[call-arg]
 
