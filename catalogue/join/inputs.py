@@ -33,6 +33,8 @@ _PARQUET, _GZIP, _ZSTD = b"PAR1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CSV = {".csv", ".tsv"}
 _JSON = {".json", ".jsonl", ".ndjson"}
 _STARTS_JSON = re.compile(r"\s*(?:\{|\[\s*(?:[{\"]|$))")
+_CDX_LINE = re.compile(r"\S+\)\S* \d{14} ")
+"""A capture in CDX or CDXJ, which would be a key with spaces."""
 _CSV_ERROR = re.compile(r"CSV Error on Line: (\d+)\n.*?([^\n]+)\s*\nPossible fixes:", re.DOTALL)
 """DuckDB's message; the fixes are options that a join does not have."""
 _CSV_STATE = "CSV Parser state machine"
@@ -264,6 +266,8 @@ def _reader_of(path: Path, file: BinaryIO, on: str | None) -> str | None:
     if kind in _JSON or (kind not in _CSV and _STARTS_JSON.match(first)):
         options = f"sample_size = -1, maximum_object_size = {_LONGEST}, {_PLAIN}"
         return f"read_json({name}, compression = '{packed}', {options})"
+    if _CDX_LINE.match(first):
+        raise QueryError(f"{path} has captures in CDX or CDXJ; use a list of URLs, or CSV with a column url")
     columns = () if on is None else (on,)
     delimiter, names = header_of(first, *columns, tabs=kind == ".tsv")
     if not has_column(names, *columns):

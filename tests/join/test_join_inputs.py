@@ -210,6 +210,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "ranks.csv": (b"1,example.com\n2,example.org\n", "ranks.csv has no header; its first line must name the columns"),
     "twice.csv": (b"url,URL\na,b\n", "several columns with the same name"),
     "broken.jsonl": (b'{"url": "http://example.com/"}\n{"url": \n', "broken.jsonl cannot be read: "),
+    "captures.txt": (b'com,example)/ 20220116095413 {"url": "https://example.com/"}\n', "has captures in CDX or CDXJ"),
     "mixed-ends.csv": (b"url,x\r\na.example,1\nb.example,2\r\n", "cannot be read: its line ends or quotes differ"),
     "cut.csv.gz": (gzip.compress(text("url", *URLS) * 1000)[:-20], "cut.csv.gz cannot be read: "),
     "cut.jsonl.gz": (gzip.compress(b'{"url": "http://example.com/"}')[:-5], "cut.jsonl.gz cannot be read: "),
