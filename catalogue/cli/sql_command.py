@@ -183,16 +183,24 @@ def _write_parquet(answer: "duckdb.DuckDBPyRelation | None") -> None:
     from catalogue.cli.row_writer import write
 
     if answer is not None:  # DuckDB 1 has no result of some statements
-        batches = answer.to_arrow_reader(_AT_ONCE)
-        write(batches, batches.schema, "parquet", None)
+        reader = answer.to_arrow_reader(_AT_ONCE)
+        names = _distinct(reader.schema.names)
+        schema = reader.schema.empty_table().rename_columns(names).schema
+        write((batch.rename_columns(names) for batch in reader), schema, "parquet", None)
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    """Number repeated names, because keys of a JSON object must differ, and readers of Parquet refuse equal ones."""
+    found: list[str] = []
+    for name in names:
+        others = chain([name], (f"{name}_{number}" for number in count(1)))
+        found.append(next(each for each in others if each not in found))
+    return found
 
 
 def _print(answer: "duckdb.DuckDBPyConnection", format_: str) -> None:
     given = [column[0] for column in answer.description or ()]
-    names: list[str] = []
-    for name in given:  # repeated names are numbered, because keys of a JSON object must differ
-        others = chain([name], (f"{name}_{number}" for number in count(1)))
-        names.append(next(each for each in others if each not in names))
+    names = _distinct(given)
     if format_ == "table" and given == ["explain_key", "explain_value"]:
         for _, plan in answer.fetchall():
             click.echo(printable_lines(plan.rstrip()))

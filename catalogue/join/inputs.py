@@ -33,8 +33,12 @@ _PARQUET, _GZIP, _ZSTD = b"PAR1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CSV = {".csv", ".tsv"}
 _JSON = {".json", ".jsonl", ".ndjson"}
 _STARTS_JSON = re.compile(r"\s*(?:\{|\[\s*(?:[{\"]|$))")
+_CDX_LINE = re.compile(r"\S+\)\S* \d{14} ")
+"""A capture in CDX or CDXJ, which would be a key with spaces."""
 _CSV_ERROR = re.compile(r"CSV Error on Line: (\d+)\n.*?([^\n]+)\s*\nPossible fixes:", re.DOTALL)
 """DuckDB's message; the fixes are options that a join does not have."""
+_CSV_STATE = "CSV Parser state machine"
+"""In DuckDB's message about line feeds where the lines before end with CR LF, and the reverse."""
 _CHUNK = 4 << 20
 _BATCH = 1 << 16
 _PARQUET_ROWS, _PARQUET_BUFFER = 1 << 14, 1 << 20
@@ -86,7 +90,8 @@ def _check_types(schema: pa.Schema) -> None:
 
 
 def _has_odd_type(kind: pa.DataType) -> bool:
-    odd = pa.types.is_union(kind) or pa.types.is_run_end_encoded(kind) or pa.types.is_interval(kind)
+    of = pa.types
+    odd = of.is_union(kind) or of.is_run_end_encoded(kind) or of.is_interval(kind) or kind.equals(pa.struct([]))
     return odd or any(_has_odd_type(kind.field(at).type) for at in range(kind.num_fields))
 
 
@@ -137,6 +142,8 @@ def _short(error: BaseException) -> str:
         line, cause = found.groups()
         counts = re.search(r"Columns: (\d+) Found: (\d+)", cause)
         return cells_differ(line, *counts.groups()) if counts else f"line {line}: {cause.removesuffix('.')}"
+    if _CSV_STATE in str(error):
+        return "its line ends or quotes differ between lines; write all lines in one way, such as with LF at the end"
     return first_paragraph(str(error))[:_SHOWN]
 
 
@@ -208,6 +215,9 @@ def _opened_file(path: Path, on: str | None) -> Iterator[OpenInput]:
         elif function:
             import duckdb
 
+            with _errors(path), _unzipped(file) as unzipped:  # DuckDB accepts a compressed file that is cut off
+                while unzipped is not file and unzipped.read(_CHUNK):
+                    pass
             with _errors(path, duckdb.Error):
                 connection = stack.enter_context(duckdb.connect())
                 found = connection.sql(f"FROM {function}")  # DuckDB 2 copies the rows of execute()
@@ -256,6 +266,8 @@ def _reader_of(path: Path, file: BinaryIO, on: str | None) -> str | None:
     if kind in _JSON or (kind not in _CSV and _STARTS_JSON.match(first)):
         options = f"sample_size = -1, maximum_object_size = {_LONGEST}, {_PLAIN}"
         return f"read_json({name}, compression = '{packed}', {options})"
+    if _CDX_LINE.match(first):
+        raise QueryError(f"{path} has captures in CDX or CDXJ; use a list of URLs, or CSV with a column url")
     columns = () if on is None else (on,)
     delimiter, names = header_of(first, *columns, tabs=kind == ".tsv")
     if not has_column(names, *columns):

@@ -56,11 +56,12 @@ def test_writes_every_format(asking: Command, tmp_path: Path) -> None:
     assert header == list(row)
     assert values == ["2025", "true", "", "", "[1, 2]", "2", "2022-01-16T10:00:00Z", "a,b", "nan", "-inf"]
     with (tmp_path / "rows.parquet").open("wb") as file:
-        words = ["sql", "select i, [i] as list from range(2500) t(i)", "--format", "parquet"]
+        words = ["sql", "select i, [i] as list, -i as i from range(2500) t(i)", "--format", "parquet"]
         with asking.start_on(file.fileno(), *words) as process:
             assert process.wait(60) == 0
     found = pq.read_table(tmp_path / "rows.parquet").to_pydict()
-    assert found == {"i": list(range(2500)), "list": [[i] for i in range(2500)]}
+    rows = range(2500)
+    assert found == {"i": [*rows], "list": [[i] for i in rows], "i_1": [-i for i in rows]}
     assert "cannot be printed on a terminal" in on_a_terminal(asking, "sql", "select 1", "--format", "parquet")
 
 

@@ -177,9 +177,10 @@ def test_result_read_by_polars_is_an_input(both: Catalogue, crawl: str, tmp_path
 
 def test_types_that_no_result_has_and_options_of_other_queries_are_refused(both: Catalogue, crawl: str) -> None:
     repeated = pa.RunEndEncodedArray.from_arrays([3], [1])
-    keys = pa.table({"url": URLS, "n": pa.StructArray.from_arrays([repeated], ["of"])})
-    with pytest.raises(QueryError, match=r"the column n has type .*, which a result cannot have; leave it out"):
-        both.join(keys, how="inner", crawls=crawl)
+    for odd in (pa.StructArray.from_arrays([repeated], ["of"]), pa.array([{}] * 3)):
+        keys = pa.table({"url": URLS, "n": odd})
+        with pytest.raises(QueryError, match=r"the column n has type .*, which a result cannot have; leave it out"):
+            both.join(keys, how="inner", crawls=crawl)
     with pytest.raises(QueryError, match="a join does not have the options limit, unique; filter its result"):
         both.join(URLS, crawls=crawl, limit=1, unique="url")  # type: ignore[call-arg]
 
@@ -209,6 +210,10 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "ranks.csv": (b"1,example.com\n2,example.org\n", "ranks.csv has no header; its first line must name the columns"),
     "twice.csv": (b"url,URL\na,b\n", "several columns with the same name"),
     "broken.jsonl": (b'{"url": "http://example.com/"}\n{"url": \n', "broken.jsonl cannot be read: "),
+    "captures.txt": (b'com,example)/ 20220116095413 {"url": "https://example.com/"}\n', "has captures in CDX or CDXJ"),
+    "mixed-ends.csv": (b"url,x\r\na.example,1\nb.example,2\r\n", "cannot be read: its line ends or quotes differ"),
+    "cut.csv.gz": (gzip.compress(text("url", *URLS) * 1000)[:-20], "cut.csv.gz cannot be read: "),
+    "cut.jsonl.gz": (gzip.compress(b'{"url": "http://example.com/"}')[:-5], "cut.jsonl.gz cannot be read: "),
     "cut.txt.gz": (gzip.compress(text(*URLS) * 1000)[:-20], "cut.txt.gz cannot be read: "),
     "cut.parquet": (parquet(pa.table({"url": URLS}))[:-9], "cut.parquet cannot be read: "),
     "damaged.parquet": (damaged(parquet(pa.table({"url": URLS * 1000}))), "damaged.parquet cannot be read: "),
