@@ -50,9 +50,7 @@ SYNONYMS = {
     "list": "crawls",
     "--format": "--text",
     "--json": "--format",
-    "--fields": "--columns",
     **dict.fromkeys(["-o", "--output"], "--save"),
-    **dict.fromkeys(["-n", "--max"], "--limit"),
     **dict.fromkeys(["--since", "--after"], "--from"),
     **dict.fromkeys(["--until", "--before"], "--to"),
 }
