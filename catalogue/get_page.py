@@ -250,8 +250,8 @@ class _Search:
         crawls = newest_first(self.searched)
         where = crawls[0] if len(crawls) == 1 else f"the {plural(len(crawls), 'crawl')} {crawls[-1]} to {crawls[0]}"
         doubts = f"; the search is incomplete: {join_first([*self.notes])}" if self.notes else ""
-        way = ", the target of an archived redirect; to get the redirect itself, use follow=False" if redirected else ""
-        message = f"no capture in {where} of {printable(url)}{way}{doubts}"
+        way = "; it is the target of an archived redirect; to get the redirect itself, use follow=False"
+        message = f"no capture of {printable(url)} in {where}{way if redirected else ''}{doubts}"
         target = url if redirected else None
         return NotArchived(message, empty=(*newest_first(self.empty),), doubts=(*self.notes,), target=target)
 

@@ -36,7 +36,7 @@ from catalogue.store.stored_lists import (
 from catalogue.tables.table_file import TABLES_FOLDER
 from catalogue.tables.update_tables import damaged_tables, remake_tables
 
-_RECOVERY = "see the troubleshooting page: sqlite3 .recover, or harvest into another data folder"
+_RECOVERY = "sqlite3 {} .recover | sqlite3 recovered.sqlite; or harvest into another data folder"
 _DAMAGED = {
     "files": "the stored footer is damaged; queries cannot use it",
     "documents": "the stored list is damaged",
@@ -163,7 +163,8 @@ def check_store(
         except StoreDamaged as error:
             problem = str(error).partition("; run: ")[0]
         if problem:
-            return Checked([Finding("store", "", f"{session.store_path} is damaged: {problem}", _RECOVERY)])
+            path = session.store_path
+            return Checked([Finding("store", "", f"{path} is damaged: {problem}", _RECOVERY.format(path))])
         if repair and store.read_only:
             raise unwritable(store.path)
         dataset = COMMON_CRAWL if session.dataset_name is None else None

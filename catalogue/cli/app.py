@@ -259,7 +259,8 @@ class _Commands(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         # click compares only with imported commands.
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            similar = SYNONYMS.get(args[0]) or closest_name(args[0], COMMANDS)
+            as_pattern = f"{'query' if '*' in args[0] else 'get'} {args[0]}" if "." in args[0] else ""
+            similar = SYNONYMS.get(args[0]) or closest_name(args[0], COMMANDS) or as_pattern
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {similar!r}?" if similar else ""))
         return super().resolve_command(ctx, args)
 
@@ -371,8 +372,12 @@ def _usage_error(error: click.ClickException) -> int:
         error.show()
         return error.exit_code
     if isinstance(error, click.NoSuchOption):
-        similar = closest_name(error.option_name.lstrip("-"), (each.lstrip("-") for each in error.possibilities or ()))
-        error = click.NoSuchOption(error.option_name, possibilities=similar and [f"--{similar}"], ctx=error.ctx)
+        similar = SYNONYMS.get(error.option_name)
+        if not error.ctx or similar not in {opt for each in error.ctx.command.params for opt in each.opts}:
+            near = closest_name(error.option_name.lstrip("-"), (each.lstrip("-") for each in error.possibilities or ()))
+            similar = near and f"--{near}"
+        tip = f" Did you mean {similar!r}?" if similar else ""
+        error = click.UsageError(f"No such option {error.option_name!r}.{tip}", error.ctx)
     message = " ".join(error.format_message().split())
     if isinstance(error, click.UsageError) and error.ctx and not message.endswith("?"):
         message = f"{message.removesuffix('.')}; see: {error.ctx.command_path} --help"

@@ -8,7 +8,7 @@ import click
 
 from catalogue.cli.app import Common, Group, command, common
 from catalogue.cli.messages import report_incomplete
-from catalogue.cli.options import OneOf, crawl_option, crawls_option, json_option
+from catalogue.cli.options import Number, OneOf, crawl_option, crawls_option, json_option
 from catalogue.cli.process import resumable
 from catalogue.cli.tables import as_json
 from catalogue.formatting import plural
@@ -148,7 +148,7 @@ def _show_result(options: Common, exported: "Exported", *, json_: bool) -> int:
 )
 @click.option(
     "--compare",
-    type=click.IntRange(min=0),
+    type=Number(min=0),
     default=3,
     show_default=True,
     help="For each crawl, compare this many files, and as many with page indexes, with the source; 0 for none.",

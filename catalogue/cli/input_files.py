@@ -122,7 +122,8 @@ def captures_in(file: BinaryIO) -> "pa.Table":
             check_years(table.column(name))  # KeyError if two columns have this name
     except (ValueError, KeyError, RecursionError, EOFError, OSError, zlib.error, csv.Error, pa.ArrowException) as error:
         message = f"{file.name} contains no captures as JSON, JSON lines, CDXJ, CDX, CSV, Parquet or Arrow"
-        raise QueryError(f"{message}: {first_paragraph(error)}") from error
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else first_paragraph(error)
+        raise QueryError(f"{message}: {reason}") from error
     return table
 
 

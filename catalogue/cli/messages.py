@@ -8,6 +8,7 @@ import shutil
 import sys
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
@@ -47,8 +48,13 @@ SYNONYMS = {
     **dict.fromkeys(["search", "find", "lookup"], "query"),
     **dict.fromkeys(["delete", "remove", "rm"], "forget"),
     "list": "crawls",
+    "--format": "--text",
+    "--json": "--format",
+    **dict.fromkeys(["-o", "--output"], "--save"),
+    **dict.fromkeys(["--since", "--after"], "--from"),
+    **dict.fromkeys(["--until", "--before"], "--to"),
 }
-"""Names of other tools for the same, to suggest ours."""
+"""Names of commands and options of other tools, or of our other commands, for the same, to suggest ours."""
 
 
 _PROPOSED = re.compile(rf"\bcatalogue ({'|'.join(COMMANDS)})\b")
@@ -122,8 +128,8 @@ def warn(text: str) -> None:
 
 def report_incomplete(sentence: str, problems: Collection[str]) -> int:
     """Print why a result is incomplete; return the exit status of the command."""
-    for problem in problems:
-        warn(f"{sentence}: {problem}")
+    for problem, times in Counter(problems).items():
+        warn(f"{sentence}: {problem}" + (f" ({times:,} times)" if times > 1 else ""))
     return int(bool(problems))
 
 

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from catalogue.cli.messages import for_command_line, options_of_command, wrapped
 from catalogue.errors import QueryError, TooExpensive
-from catalogue.formatting import Priced, closest_name, format_cost, plural, size
+from catalogue.formatting import Priced, closest_name, format_cost, parse_size, plural, size
 from catalogue.progress import is_terminal
 from catalogue.query.parameters import Interface, Parameter, parameters_of
 
@@ -38,6 +38,12 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """Other names in a store or a folder are not completed, because a shell could run them."""
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class Number(click.IntRange):
+    """A whole number, which messages and help pages of click name after a type of Python."""
+
+    name = "number"
 
 
 class OneOf(click.Choice[str]):
@@ -168,7 +174,7 @@ def _query_option(each: Parameter) -> Decorator:
     elif each.choices and not each.several:
         kind = OneOf(each.values)
     elif each.kind is int:
-        kind = click.IntRange(min=0)
+        kind = Number(min=0)
     return click.option(
         each.option,
         each.name,
@@ -185,7 +191,7 @@ def check_folder(file: Path) -> None:
     from catalogue.output.targets import local_path
 
     if not local_path(file).parent.is_dir():
-        raise QueryError(f"there is no folder {file.parent} to write to")
+        raise QueryError(f"there is no folder {file.parent} to write to; make it, or choose another name")
 
 
 def format_for(requested: str | None, output: Path | None) -> str:
@@ -302,18 +308,27 @@ def confirm(action: str, advice: str) -> None:
         raise TooExpensive(f"{action}; {advice}, or add --yes")
 
 
-def _limit_option(name: str, default: int, what: str) -> Decorator:
+def max_requests_option(default: int) -> Decorator:
     return click.option(
-        name, type=click.IntRange(min=0), default=default, show_default=True, help=f"Ask before {what} than this."
+        "--max-requests",
+        type=Number(min=0),
+        default=default,
+        show_default=True,
+        help="Ask before making more requests than this.",
     )
 
 
-def max_requests_option(default: int) -> Decorator:
-    return _limit_option("--max-requests", default, "making more requests")
-
-
 _budget_options = combine(
-    yes_option, max_requests_option(MAX_REQUESTS), _limit_option("--max-bytes", MAX_BYTES, "reading more bytes")
+    yes_option,
+    max_requests_option(MAX_REQUESTS),
+    click.option(
+        "--max-bytes",
+        type=parse_size,
+        metavar="SIZE",
+        default="1GB",
+        show_default=True,
+        help="Ask before reading more than this.",
+    ),
 )
 
 

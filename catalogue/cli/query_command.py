@@ -13,6 +13,7 @@ from catalogue.cli.options import (
     CAPTURE_FORMATS,
     FILE,
     Budget,
+    Number,
     OneOf,
     budget_options,
     format_for,
@@ -246,7 +247,7 @@ def _count(found: "Captures", *, by_crawl: bool) -> int:
     metavar="PATH",
     help="The index file, relative to the source.  [default: projects/url-index/url-index.1356128792]",
 )
-@click.option("--limit", type=click.IntRange(min=0), help="Stop after this many captures.")
+@click.option("--limit", type=Number(min=0), help="Stop after this many captures.")
 @budget_options
 def old_index(
     options: Common, *, patterns: tuple[str, ...], path: str | None, limit: int | None, budget: Budget

@@ -15,6 +15,7 @@ from catalogue.cli.options import (
     CAPTURE_FORMATS,
     RECORD_FORMATS,
     Budget,
+    Number,
     OneOf,
     budget_options,
     complete_columns,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 @command()
 @query_options("limit", "unique", "latest", "ordered", "index")
-@click.option("-n", "--size", type=click.IntRange(min=1), required=True, help="Number of captures.")
+@click.option("-n", "--size", type=Number(min=1), required=True, help="Number of captures.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same sample.")
 @click.option(
     "--per",
@@ -44,9 +45,7 @@ if TYPE_CHECKING:
     shell_complete=complete_columns,
     help="Draw at most --max captures of each host, domain or value.",
 )
-@click.option(
-    "--max", "most", type=click.IntRange(min=1), help="With --per: maximum number of captures of each.  [default: 1]"
-)
+@click.option("--max", "most", type=Number(min=1), help="With --per: maximum number of captures of each.  [default: 1]")
 @click.option(
     "--format",
     "format_",

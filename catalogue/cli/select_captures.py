@@ -205,6 +205,8 @@ def _tips(options: "Common", parameters: dict[str, Any]) -> Iterator[tuple[str, 
     if words := [each for each in more if not _MARKS.intersection(each)]:
         tip = f"{words[0]} is a separate pattern; if it belongs to a URL with a space, write %20 for the space"
         yield "words", f"tip: {tip}"
-    if "/" not in pattern and "*" not in pattern:
+    if pattern.endswith((".txt", ".csv", ".gz")) and "/" not in pattern:
+        yield "file", f"tip: to read patterns from a file use --urls-file {pattern}"
+    elif "/" not in pattern and "*" not in pattern:
         tip = f"{pattern} is the home page only; '{pattern}/*' is the site, '*.{pattern}' includes subdomains"
         yield "site", f"tip: {tip}"

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from catalogue.cli.app import Common, command, entry
+from catalogue.cli.options import Number
 from catalogue.errors import QueryError
 
 _CRAWL = "CC-MAIN-2022-05"
@@ -64,9 +65,7 @@ def _cores() -> int:
 
 @command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 for all.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for any free one."
-)
+@click.option("--port", type=Number(0, 65535), default=8000, show_default=True, help="Port; 0 for any free one.")
 @click.option(
     "--harvest-on-demand", "on_demand", is_flag=True, help="Harvest all subsets of a crawl when a client requests it."
 )
@@ -79,21 +78,21 @@ def _cores() -> int:
 @click.option("--strict", is_flag=True, help="Refuse queries (422) whose answer may be incomplete.")
 @click.option(
     "--at-once",
-    type=click.IntRange(1, 64),
+    type=Number(1, 64),
     default=2,
     show_default=True,
     help="Queries that each process answers in parallel.",
 )
 @click.option(
     "--workers",
-    type=click.IntRange(1, 64),
+    type=Number(1, 64),
     default=_cores,
     show_default="a process a core, at most 8",
     help="Number of processes; each has its own memory.",
 )
 @click.option(
     "--memory",
-    type=click.IntRange(0, 1 << 20),
+    type=Number(0, 1 << 20),
     default=512,
     show_default=True,
     help="MB of index data that each process keeps in memory for the CDX API.",
@@ -227,14 +226,14 @@ def _serve(url: str) -> None:
 @command()
 @click.option(
     "--max-requests",
-    type=click.IntRange(min=0),
+    type=Number(min=0),
     default=200,
     show_default=True,
     help="Requests to the source that this process may make, for all calls and clients together.",
 )
 @click.option("--http", is_flag=True, help="Serve streamable HTTP instead of the standard streams.")
 @click.option("--host", help="With --http: address to listen at.  [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65535), help="With --http: port; 0 for any free one.  [default: 8001]")
+@click.option("--port", type=Number(0, 65535), help="With --http: port; 0 for any free one.  [default: 8001]")
 @click.option(
     "--allow-host",
     "names",

@@ -238,6 +238,8 @@ def _statement(text: str, dataset: "Dataset") -> str:
     files = {file.stem: str(file.relative_to(folder)) for kind in ("", "lake/") for file in folder.glob(f"{kind}*.sql")}
     if text in files:
         return statement(files[text], dataset)
+    if re.fullmatch(r"\S+\.sql", text):
+        raise QueryError(f"to run the statements of a file: catalogue sql < {text}")
     if _NAME.fullmatch(text) and (similar := closest_name(text, files)):
         raise QueryError(f"there is no query {text}; did you mean {similar}?")
     return text

@@ -11,7 +11,15 @@ import click
 
 from catalogue.cli.app import Common, command
 from catalogue.cli.messages import complete_commands, show, warn, wrapped
-from catalogue.cli.options import FILE, Budget, budget_options, complete_listed_crawls, crawl_option, json_option
+from catalogue.cli.options import (
+    FILE,
+    Budget,
+    Number,
+    budget_options,
+    complete_listed_crawls,
+    crawl_option,
+    json_option,
+)
 from catalogue.cli.tables import as_json, table
 from catalogue.formatting import join_first, plural, printable, size
 from catalogue.settings import STORE_NAME, config_file
@@ -119,9 +127,7 @@ def _show_stored(coverage: _Rows, lists: _Rows, values: _Rows) -> None:
     metavar="SHARE",
     help="Compare a part with the source: 1%, 3/30 (the third of thirty parts), or 50MB of footers.",
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), help="Compare the same random part as the check that printed this seed."
-)
+@click.option("--seed", type=Number(min=0), help="Compare the same random part as the check that printed this seed.")
 @click.option("--repair", is_flag=True, help="Delete damaged values and rebuild the metadata database.")
 @json_option
 def check(

@@ -169,7 +169,7 @@ def select_crawls(words: Iterable[str], known: Collection[str], *, every: bool =
         if not found:
             if every:  # of a dataset
                 raise UnknownCrawl(f"{word!r} selects no crawl; there are {', '.join(candidates[:10])}")
-            reason = f"{word!r} selects no crawl with a columnar index; name one of: catalogue crawls"
+            reason = f"{word!r} selects no crawl with a columnar index; see: catalogue crawls"
             raise UnknownCrawl(reason, call=_LIST_CALL)
         chosen += found
     return newest_first(chosen)

@@ -34,7 +34,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from catalogue.atomic_files import make_folder, named, sync, whole_file
+from catalogue.atomic_files import errors_of, make_folder, named, sync, whole_file
 from catalogue.errors import QueryError
 from catalogue.export.iceberg_manifests import (
     CODEC,
@@ -83,7 +83,8 @@ class TableFolder:
     @contextmanager
     def writing(self) -> Iterator[None]:
         self.check()
-        make_folder(self.metadata)
+        with errors_of(self.path, self.path.parent):
+            make_folder(self.metadata)
         with locked(self.path / _LOCK, self.path), named(self.path):
             yield
 

@@ -195,7 +195,8 @@ def split_output(output: str | Path, *, file: bool) -> tuple[str | Path, str]:
     if not target.parent.is_dir():
         # With ? or @ it may be a mistyped address that contains a password.
         raise QueryError(
-            f"there is no folder {target.parent if set(text).isdisjoint('?@') else 'of that name'} to write to"
+            f"there is no folder {target.parent if set(text).isdisjoint('?@') else 'of that name'} to write to; "
+            "make it, or choose another name"
         )
     if file and target.is_dir():
         raise QueryError(f"{output} is a folder; choose another name")

@@ -351,8 +351,7 @@ def no_response(request: Request, cause: BaseException, *, url: str, host: str, 
 
 def _address(parts: SplitResult) -> tuple[str, int]:
     try:
-        name = (parts.hostname or "").encode("idna" if not (parts.hostname or "").isascii() else "ascii").decode()
-        return name, parts.port or _PORTS[parts.scheme]
+        return (parts.hostname or "").encode("idna").decode(), parts.port or _PORTS[parts.scheme]
     except ValueError as error:
         raise QueryError(
             f"{parts.scheme}://{parts.hostname}/ has no valid host; use a name, or an address such as 127.0.0.1"
@@ -390,7 +389,7 @@ def _proxy(parts: SplitResult) -> SplitResult | None:
         return None
     try:
         proxy = urlsplit(name if "://" in name else f"http://{name}")
-        is_valid = bool(proxy.hostname) and proxy.port != 0
+        is_valid = not re.search(r"\s", proxy.hostname or " ") and proxy.port != 0
     except ValueError:
         is_valid = False
     if not is_valid:

@@ -208,6 +208,7 @@ def test_reads_a_read_only_file_in_a_writable_folder(tmp_path: Path) -> None:
         ("plan *.example.com -o shut/plan.csv", "shut/plan.csv"),
         ("fetch *.example.com --limit 1 -o shut/a.warc.gz", "shut/a.warc.gz"),
         ("export ducklake shut/lake.ducklake", "shut/lake.ducklake"),
+        ("export iceberg shut/table", "shut/table"),
     ],
 )
 def test_outputs_in_shut_folders_are_named(

@@ -123,7 +123,7 @@ def test_reports_damaged_pages_of_the_file(cat: Catalogue) -> None:
     path.write_bytes(data)
     ran = commands(cat)("check", "--repair")
     assert (ran.status, ran.out.startswith(f"store: {path} is damaged: ")) == (1, True)
-    assert "run: see the troubleshooting page: sqlite3 .recover" in ran.err
+    assert "footers.sqlite .recover | sqlite3 recovered.sqlite; or harvest into another data folder" in ran.err
     assert "check --repair" not in ran.out + ran.err
     assert path.read_bytes() == bytes(data)
 

@@ -57,7 +57,11 @@ def test_missing_folders_are_reported_before_any_request(mirror: Path, tmp_path:
     with FaultServer(mirror) as server:
         ran = Command(tmp_path / "data", server.url, tmp_path)(*words)
         assert server.requests == 0
-    assert (ran.status, ran.out, ran.err) == (2, "", "catalogue: there is no folder no to write to\n")
+    assert (ran.status, ran.out, ran.err) == (
+        2,
+        "",
+        "catalogue: there is no folder no to write to; make it, or choose another name\n",
+    )
     assert not any(tmp_path.iterdir())
 
 

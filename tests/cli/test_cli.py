@@ -45,6 +45,7 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
+    (tmp_path / "latin.csv").write_bytes(b"url\n\xe9")
     Ledger(tmp_path / "other.warc.gz.ledger", {"form": "warc", "most": None}).close()
     return {path.name for path in tmp_path.iterdir()}
 
@@ -150,6 +151,7 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("fetch '*.com' -o a.warc.gz --max-size 0", "at least one byte"),
         ("fetch '*.com' -o no/a.warc.gz", "there is no folder no"),
         ("fetch --captures rows.jsonl -o a.warc.gz", "contains no captures"),
+        ("fetch --captures latin.csv -o a.warc.gz", "Parquet or Arrow: it is not UTF-8 text"),
         ("fetch '*.example.com' -o a.warc.gz --max-requests 0", "add --yes"),
         ("fetch '*.example.com' -o other.warc.gz --max-size 1GB --yes", "is of another output"),
         ("query '*.is' -o stored/", "the captures of another query"),
@@ -183,7 +185,12 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("download example.com", "Did you mean 'fetch'?"),
         ("qurey example.com", "No such command 'qurey'. Did you mean 'query'?"),
         ("query x.com --colums url", "'--columns'"),
-        ("query x.com --json", "No such option '--json'; see: catalogue query --help"),
+        ("query x.com --json", "No such option '--json'. Did you mean '--format'?"),
+        ("get x.com -o page.html", "No such option '-o'. Did you mean '--save'?"),
+        ("get x.com --nothing", "No such option '--nothing'; see: catalogue get --help"),
+        ("query x.com --since 2022", "No such option '--since'. Did you mean '--from'?"),
+        ("'*.example.com'", "Did you mean 'query *.example.com'?"),
+        ("sql queries/coverage.sql", "run the statements of a file: catalogue sql < queries/coverage.sql"),
         ("query x.com --format jsn", "Did you mean 'json'?"),
         ("query x.com --format ndjson", "Did you mean 'jsonl'?"),
         ("query x.com --count --by host", "'host' is not 'crawl'; see: catalogue query --help"),
@@ -197,7 +204,9 @@ def occupied(stored: Path, tmp_path: Path) -> set[str]:
         ("crawls --source gopher://x", "invalid source"),
         ("crawls --source https://user:secret@example.com/", "without query or credentials"),
         ("get example.com --crawl latest --max-requests 0", "raise --max-requests, or add --yes"),
-        ("query '*.org' --max-bytes -1", "-1 is not in the range"),
+        ("query '*.org' --max-bytes -1", "invalid size '-1'; use 500MB or 2GB"),
+        ("query '*.org' --limit ten", "'ten' is not a valid number"),
+        ("query '*' --max-bytes 1kB", "add --yes"),
         ("crawls --rate 0", "of the setting rate; use a number over 0"),
         ("query --urls-file - --urls-file -", "stdin can be read only once; leave out one --urls-file -"),
         ("query '*.org' -o https://user:secret@example.com/a.csv", "this output cannot be an address"),

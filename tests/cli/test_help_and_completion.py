@@ -17,6 +17,7 @@ import pytest
 
 from catalogue.cli.app import entry
 from catalogue.commoncrawl.schema import SCHEMA
+from catalogue.demo import Miniature
 from catalogue.store.database import Store
 from catalogue.store.folder_settings import document_names
 from catalogue.store.layout import StoredFile
@@ -250,3 +251,12 @@ def test_explains_an_empty_result(stored: Command, whole_mirror: Path, tmp_path:
     every = stored("query", "*.nosuch.example", "--subset", "all", "--crawl", newest)
     assert every.err == f"0 captures (pages, redirects and errors, robots.txt files) in {newest}\n"
     assert stored("query", "nosuch.example", "--quiet").err == ""
+    assert "tip: to read patterns from a file use --urls-file a.txt" in stored("query", "a.txt").err
+
+
+def test_prints_an_error_of_many_records_once(miniature: Miniature, tmp_path: Path) -> None:
+    command = Command(tmp_path / "data", str(miniature.folder), tmp_path)
+    ran = command("fetch", "example.com", "--crawl", OLD, "-o", "a.warc.gz")  # whose archives are missing
+    errors = [line for line in ran.err.splitlines() if line.startswith("catalogue: not fetched: ")]
+    assert len({*errors}) == len(errors)
+    assert sum(int(times) for line in errors for times in re.findall(r"\((\d+) times\)$", line)) == 138

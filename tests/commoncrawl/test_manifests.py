@@ -249,7 +249,7 @@ def test_short_names_are_those_of_monthly_crawls_whatever_is_known(known: list[s
 )
 def test_rejects_words_without_crawls(words: list[str], known: list[str]) -> None:
     for word in words:
-        with pytest.raises(UnknownCrawl, match=f"'{word}' selects no crawl with a columnar index; name one of: cat"):
+        with pytest.raises(UnknownCrawl, match=f"'{word}' selects no crawl with a columnar index; see: cat"):
             select_crawls([word], known)
         with pytest.raises(UnknownCrawl, match=f"'{word}' selects no crawl; there are"):
             select_crawls([word], [], every=True)

@@ -37,7 +37,7 @@ README = ROOT / "README.md"
 PRODUCTION = ROOT / "docs/how-to/production.md"
 TUTORIAL = ROOT / "docs/tutorial.md"
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("skills/**/*.md")])
-TIMES = re.compile(r"(\b\d+\.\d [kM]B, )?\b\d+\.\d+ s\b")
+TIMES = re.compile(r"((?<=fetched now; \d requests, )\d+\.\d [kM]B, )?\b\d+\.\d+ s\b")
 """Seconds, and the bytes of a harvest, which requests less once it knows the length of a footer."""
 RUN = re.compile(r"^```(console|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SHELL = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -60,6 +60,8 @@ def test_broken_connection_counts_as_one_request(kind: Kind) -> None:
         ("http://me:canary@", QueryError, "http_proxy has no valid host"),
         ("http://me:canary@[::1", QueryError, "http_proxy has no valid host"),
         ("me:canary@a:99999", QueryError, "http_proxy has no valid host and port"),
+        ("http://me:canary@my proxy:80", QueryError, "http_proxy has no valid host and port"),
+        ("http://me:canary@a..b:80", QueryError, "http://a..b/ has no valid host"),
     ],
 )
 def test_errors_of_proxies_hide_their_password(
