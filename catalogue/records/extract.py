@@ -10,6 +10,7 @@ import signal
 import sys
 from collections import Counter
 from hashlib import blake2b
+from html import escape
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -42,6 +43,8 @@ _EMPTY_ELEMENT = re.compile(
     r"(/|[^<>]*+(?<=[\"'\s]/))>"
 )
 """An empty element of XHTML; a parser of HTML would read the text after it as its content."""
+_SECTION = re.compile(r"<!--.*?(?:-->|\Z)|<!\[CDATA\[(?:(.*?)\]\]>|.*)", re.DOTALL)
+"""A comment or a CDATA section of XHTML; a parser of HTML would read that as a comment, too."""
 _INVISIBLE = "script,style,noscript,template,svg,iframe,object,head,title"
 _AROUND_CONTENT = "nav,header,footer,aside,form,[role=navigation],[role=banner],[role=contentinfo]"
 _BLANK_LINES = re.compile(r"\s*\n\s*\n")
@@ -92,6 +95,7 @@ def _answer(request: bytes) -> bytes:
         charset = find_charset(data, Syntax(syntax), content_type=content_type, url=url)
         document = decode_text(data, charset)
         if syntax == Syntax.XHTML.value:
+            document = _SECTION.sub(lambda found: found[0] if found[1] is None else escape(found[1]), document)
             document = _EMPTY_ELEMENT.sub(r"<\1\2></\1>", document)
         found = _extract(document, Syntax(syntax).parsed_as, main_content=main_content, markdown=markdown)
         found |= {"charset": charset.name, "charset_detector": charset.source}

@@ -73,6 +73,13 @@ def test_empty_elements_of_xhtml_have_no_content(documents: Documents) -> None:
     assert documents.extract(record_of(page.encode(), "text/html"))["text"] == ""  # as in browsers
 
 
+def test_sections_of_xhtml_are_text(documents: Documents) -> None:
+    page = "<html xmlns='x'><body>a<!-- <![CDATA[b]]> --><p><![CDATA[1 < 2 > 1 &amp; <p/>]]></p>c<![CDATA[d"
+    found = documents.extract(record_of(page.encode(), "application/xhtml+xml"))
+    assert found["text"] == "a\n\n1 < 2 > 1 &amp; <p/>\n\nc"
+    assert documents.extract(record_of(page.encode(), "text/html"))["text"] != found["text"]
+
+
 @pytest.mark.parametrize(
     ("content", "target"),
     [
