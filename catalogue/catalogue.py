@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from catalogue.api.query_calls import QueryCalls
 from catalogue.api.record_calls import RecordCalls
 from catalogue.api.table_calls import TableCalls
 from catalogue.errors import warn
-from catalogue.formatting import ReprMixin, plural, relative_path
+from catalogue.formatting import ReprMixin, plural
 from catalogue.progress import bars
 from catalogue.query.arguments import checked, checking_arguments
 from catalogue.session import Session
@@ -89,6 +90,12 @@ def _warn(text: str) -> None:
     warn(text, UserWarning)
 
 
+def _shown(place: str | Path) -> str:
+    with suppress(ValueError, OSError):  # the current folder may not exist
+        return str(Path(place).relative_to(Path.cwd()))
+    return str(place)
+
+
 def _print_event(event: RequestEvent) -> None:
     sys.stderr.write(f"{event}\n")
 
@@ -130,7 +137,7 @@ class Catalogue(HarvestCalls, QueryCalls, RecordCalls, TableCalls, ReprMixin):
         return self.session.database_path
 
     def _line(self) -> str:
-        return f"in {relative_path(self.session.data)}, of {relative_path(self.session.settings.source)}"
+        return f"in {_shown(self.session.data)}, of {_shown(self.session.settings.source)}"
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         from catalogue.metadata_db.connection import reading

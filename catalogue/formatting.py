@@ -6,11 +6,9 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from html import escape
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 from unicodedata import category
 
@@ -142,13 +140,6 @@ def not_among(what: str, given: object, valid: Iterable[str]) -> str:
     similar = closest_name(given, valid) if isinstance(given, str) else None
     several = " or ".join(filter(None, [", ".join(valid[:-1]), *valid[-1:]])) or "none"
     return f"{what} {given!r:.100}; {f'did you mean {similar}?' if similar else f'use {several}'}"
-
-
-def relative_path(place: str | Path) -> str:
-    """Return a path below the current folder relative to it, and other texts as they are."""
-    with suppress(ValueError, OSError):  # the current folder may not exist
-        return str(Path(place).relative_to(Path.cwd()))
-    return str(place)
 
 
 def without_secrets(url: str) -> str:

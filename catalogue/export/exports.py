@@ -10,7 +10,7 @@ from catalogue.errors import QueryError, warn
 from catalogue.export.ducklake import export_lake
 from catalogue.export.ducklake_sql import LAKE_NAME, check_exportable, data_path, subsets_not_harvested
 from catalogue.export.ducklake_tables import BACKENDS
-from catalogue.formatting import ReprMixin, join_first, plural, relative_path
+from catalogue.formatting import ReprMixin, join_first, plural
 from catalogue.harvest import snapshot
 from catalogue.metadata_db.lake_files import LakeFile, lake_files
 from catalogue.output.targets import local_path
@@ -41,7 +41,7 @@ class Exported(ReprMixin):
         return not self.missing
 
     def _line(self) -> str:
-        return f"in {relative_path(self.place)}: {plural(self.files, 'file')} of {join_first(self.crawls)}"
+        return f"in {self.place}: {plural(self.files, 'file')} of {join_first(self.crawls)}"
 
     def _notes(self) -> Iterable[str]:
         return self.missing

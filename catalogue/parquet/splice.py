@@ -6,15 +6,16 @@ schema element. Field numbers are those of parquet.thrift.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from catalogue.commoncrawl.gzip_members import crc32, pieces_by_isal
 from catalogue.errors import BadManifest
 from catalogue.parquet.model import CODECS, DATA_PAGES, MAGIC, PHYSICAL_TYPES, TRAILER, ColumnChunk
 from catalogue.parquet.page_headers import PageHeader
 from catalogue.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, Reader, ThriftError, encode_list, encode_struct
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class ChunkPages(NamedTuple):
@@ -31,8 +32,10 @@ class ChunkPages(NamedTuple):
     codec: int
 
 
-def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> pa.Buffer:
+def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> "pa.Buffer":
     """Return a Parquet file of one column, with a row group for each piece; all have the same ``column.element``."""
+    import pyarrow as pa
+
     # pyarrow needs to know old versions of its own writer, which stated wrongly whether pages are compressed. For
     # parquet-mr before 1.2.9 it would read on after the pages, here into the footer.
     created_by = created_by if created_by.startswith("parquet-cpp") else ""
@@ -88,7 +91,7 @@ def _row_group(piece: ChunkPages, start: int) -> bytes:
     return encode_struct([(1, LIST, encode_list(STRUCT, [column])), (2, I64, size), (3, I64, piece.num_rows)])
 
 
-def splice_dictionaries(pages: Sequence[tuple[ColumnChunk, bytes]]) -> pa.Buffer:
+def splice_dictionaries(pages: Sequence[tuple[ColumnChunk, bytes]]) -> "pa.Buffer":
     """Return a Parquet file of one column, whose data pages are dictionary pages of one type, given with their headers.
 
     Raises:
