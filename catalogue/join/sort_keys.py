@@ -213,8 +213,8 @@ class _Sorter:
     def _merge(self, merged: WaitingRows) -> None:
         for piece in self._inorder():
             place = _places(*(piece.column(name) for name in self._by))
-            merged.add(pa.Table.from_batches([piece]).append_column(_PLACE, place))
-            deque(merged.below(b""), 0)  # no row has a lower key, but rows may be written to disk
+            rows = pa.Table.from_batches([piece]).append_column(_PLACE, place)
+            deque(merged.below(b"", rows), 0)  # no row has a lower key, but rows may be written to disk
         self._size = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:

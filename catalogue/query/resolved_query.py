@@ -51,7 +51,7 @@ CDX_COLUMNS = (
     "warc_record_id",
 )
 """The columns of a CDX line; by default, those of a query."""
-_MAY_BE_UNKNOWN = {"fetch_redirect", *(name for name in CDX_COLUMNS if name.startswith("content_"))}
+MAY_BE_UNKNOWN = {_STATUS, "fetch_redirect", *(name for name in CDX_COLUMNS if name.startswith("content_"))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ def without_unknown(name: str, values: pa.Array) -> pa.Array:
         return values
     if name == _STATUS and pa.types.is_signed_integer(values.type):
         return _without(pc.less(values, _ONE), values)
-    is_text = name in _MAY_BE_UNKNOWN and values.type == pa.string()
+    is_text = name in MAY_BE_UNKNOWN and values.type == pa.string()
     return known_texts(values) if is_text else values
 
 

@@ -25,7 +25,7 @@ from catalogue.parquet.splice import (
     splice_dictionaries,
 )
 from catalogue.plan.crawl_plan import ColumnRead
-from catalogue.query.resolved_query import without_unknown
+from catalogue.query.resolved_query import MAY_BE_UNKNOWN, without_unknown
 from catalogue.read.prefetch import Bundle, LoadedRowGroup, first_rows
 from catalogue.read.streams import BATCH_BYTES, BATCH_ROWS
 from catalogue.settings import limits
@@ -227,7 +227,7 @@ def aligned(
         every = [
             pending[name].slice(0, length)
             if name in pending
-            else bundle.path_column(name, np.asarray(rows[:length]))
+            else bundle.path_column(name, rows[:length])
             if name in dataset.path_columns
             else pa.nulls(length, kind)
             for name, kind in zip(schema.names, schema.types, strict=True)
@@ -243,6 +243,7 @@ def valid(rows: pa.Table, bundle: Bundle, dataset: Dataset, columns: Collection[
     Raises:
         BadFooter: if a text is not UTF-8, or a time of Common Crawl is outside of the years 1 to 9999.
     """
+    may_be_unknown = MAY_BE_UNKNOWN if dataset == COMMON_CRAWL else ()
     for place, name in enumerate(rows.column_names):
         if columns is None or name in columns:
             column = rows.column(place)
@@ -252,10 +253,10 @@ def valid(rows: pa.Table, bundle: Bundle, dataset: Dataset, columns: Collection[
                     check_years(column)
             except ValueError as error:  # pa.ArrowInvalid is one
                 raise BadFooter(f"{bundle.where}, column {name}: {' '.join(str(error).split())}") from error
-            chunks = column.chunks if dataset == COMMON_CRAWL else []
-            known = [without_unknown(name, each) for each in chunks]
-            if any(new is not old for new, old in zip(known, chunks, strict=True)):
-                rows = rows.set_column(place, name, pa.chunked_array(known))
+            if name in may_be_unknown:
+                known = [without_unknown(name, each) for each in column.chunks]
+                if any(new is not old for new, old in zip(known, column.chunks, strict=True)):
+                    rows = rows.set_column(place, name, pa.chunked_array(known))
     return rows
 
 

@@ -82,16 +82,11 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
         with ExitStack() as stack:
             waiting = [WaitingRows(schema, key, others, stack) for _ in section.subsets]
             for rows, least in of_section:
-                if rows is not None:
-                    every = rows.select(names)
-                    for subset, of_subset in zip(section.subsets, waiting, strict=True):
-                        is_in = pc.equal(every.column("subset"), text(subset)) if len(waiting) > 1 else None
-                        some = every if is_in is None else every.filter(is_in)
-                        if some.num_rows:
-                            of_subset.add(some)
-                yield from waiting[0].below(least)
-                for later in waiting[1:]:
-                    yield from later.below(b"")
+                for subset, of_subset in zip(section.subsets, waiting, strict=True):
+                    some = rows and rows.select(names)
+                    if some and len(waiting) > 1:
+                        some = some.filter(pc.equal(some.column("subset"), text(subset)))
+                    yield from of_subset.below(least if of_subset is waiting[0] else b"", some)
                 if least == END:
                     break
             for later in waiting[1:]:
@@ -204,21 +199,18 @@ class WaitingRows:
         self._end = 0
         """End of the file."""
 
-    def add(self, rows: pa.Table) -> None:
-        part = self._by_key(rows)
-        self._bytes += part.rows.nbytes
-        for run in self._runs:
-            if run[-1].last <= part.first:
-                run.append(part)
-                return
-        self._runs.append(deque([part]))
-
-    def below(self, least: bytes) -> Iterator[pa.Table]:
-        """Yield the rows with lower keys than ``least``; later rows must not have such keys.
+    def below(self, least: bytes, more: pa.Table | None = None) -> Iterator[pa.Table]:
+        """Add more rows, and yield those with lower keys than ``least``; later rows must not have such keys.
 
         Raises:
             OSError: if the disk is full.
         """
+        if more:
+            part = self._by_key(more)
+            if not self._runs and part.last < least:
+                yield self._in_order([part])
+                return
+            self._add(part)
         while runs := [run for run in self._runs if run[0].first < least]:
             # All rows of at least one part.
             end = min(least, *(run[0].last + b"\0" for run in runs))
@@ -227,6 +219,14 @@ class WaitingRows:
             yield self._in_order(parts)
         if self._bytes > self._most:
             self._spill()
+
+    def _add(self, part: Ascending) -> None:
+        self._bytes += part.rows.nbytes
+        for run in self._runs:
+            if run[-1].last <= part.first:
+                run.append(part)
+                return
+        self._runs.append(deque([part]))
 
     def _take(self, run: deque[Ascending | _Spilled], end: bytes) -> Iterator[Ascending]:
         while run and run[0].first < end:

@@ -262,7 +262,7 @@ class Bundle:
         """Divide ascending numbers of rows by row group."""
         return [slice(start, end) for start, end in pairwise(np.searchsorted(rows, self.starts).tolist())]
 
-    def path_column(self, name: str, rows: np.ndarray) -> pa.StringArray:
+    def path_column(self, name: str, rows: np.ndarray | range) -> pa.StringArray:
         values = texts([group.file.file.folder_value(name) for group in self.groups])
         if len(self.groups) == 1:
             return pa.repeat(values[0], len(rows))
@@ -271,14 +271,14 @@ class Bundle:
 
 def first_rows(runs: deque[range], count: int) -> np.ndarray:
     """Remove the first rows from ascending runs, and return their numbers."""
-    found = [np.arange(0)]
+    found = []
     while count > 0:
         run = runs.popleft()
         if len(run) > count:
             runs.appendleft(run[count:])
         found.append(np.arange(run.start, min(run.stop, run.start + count)))
         count -= len(run)
-    return np.concatenate(found)
+    return found[0] if len(found) == 1 else np.concatenate([np.arange(0), *found])
 
 
 def bundle_sizes(plan: ReadPlan) -> Iterator[int]:

@@ -111,10 +111,12 @@ class _Reading:
             return
         after = self._leasts_after[first + len(bundle.groups) - 1]
         if len(bundle.groups) == 1:
+            bound = b""
             for rows, least in self._rows(bundle):
                 bound = min(least, after)
-                yield Piece(rows, b"" if bound == END else bound)  # the empty piece ends the section
-            yield Piece(None, after)
+                yield Piece(rows, bound)
+            if bound != after:
+                yield Piece(None, after)
         else:
             found = [rows for rows, _ in self._rows(bundle)]
             yield Piece(pa.concat_tables(found) if found else None, after)
@@ -218,7 +220,7 @@ class _Reading:
             tested = self._valid(table, bundle, undecided)
             rows, _ = residual.keep(tested, decided=tests)
             if rows.num_rows:
-                yield self._valid(rows, bundle), keys.at(stop) if keys else b""
+                yield self._valid(rows, bundle), _least_after(stop, len(bundle.rows), keys)
 
     def _valid(self, rows: pa.Table, bundle: Bundle, columns: Collection[str] | None = None) -> pa.Table:
         return valid(rows, bundle, self._plan.query.table, columns)
@@ -253,7 +255,7 @@ class _Reading:
             tested = self._valid(rows, bundle, residual.query.tested_columns)
             matching, _ = residual.keep(tested, decided=self._keys_that_match(bundle))
             if matching.num_rows:
-                yield self._valid(matching, bundle), keys.at(stop) if keys else b""
+                yield self._valid(matching, bundle), _least_after(stop, len(numbers), keys)
 
     def _keys_that_match(self, bundle: Bundle) -> list[str]:
         """Return the key column if it is not read, because all keys match."""
@@ -299,3 +301,10 @@ def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]
     ]
     order = pa.py_buffer(np.concatenate(places))
     return pa.field(DRAWN_ORDER, pa.float64()), pa.Array.from_buffers(pa.float64(), len(rows), [None, order])
+
+
+def _least_after(stop: int, rows: int, keys: KeysLeft | None) -> bytes:
+    """Return a lower bound of the keys after some of the rows of a row group."""
+    if keys:
+        return keys.at(stop)
+    return END if stop == rows else b""
