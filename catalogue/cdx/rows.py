@@ -110,8 +110,8 @@ def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]
 def _objects(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
     """Parse JSON objects, one a line; unknown values are null.
 
-    Arrow reads consecutive objects wherever their lines end, so the number of rows shows whether a line has more. It
-    starts a thread, which takes longer than parsing a few lines here.
+    Arrow reads objects wherever their lines end, so the number of rows shows whether a line has more. It starts a
+    thread, which takes longer than parsing a few lines here.
     """
     if not pc.all(pc.starts_with(objects, b"{"), min_count=0).as_py():
         raise _Invalid("no JSON object")

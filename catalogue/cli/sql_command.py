@@ -190,7 +190,7 @@ def _write_parquet(answer: "duckdb.DuckDBPyRelation | None") -> None:
 
 
 def _distinct(names: Iterable[str]) -> list[str]:
-    """Number repeated names, because keys of a JSON object must differ, and readers of Parquet refuse equal ones."""
+    """Number repeated names, which objects of JSON and readers of Parquet refuse."""
     found: list[str] = []
     for name in names:
         others = chain([name], (f"{name}_{number}" for number in count(1)))

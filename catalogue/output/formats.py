@@ -180,7 +180,7 @@ def sealed_path(partial: Path) -> Path:
 def _payload_name(record: Record) -> str:
     """Return a unique file name that is valid on any file system, also without letter case.
 
-    It starts with a digest of archive and offset, so that it is no device name.
+    It starts with a digest, so that it is no device name.
     """
     digest = blake2b(f"{record.capture.filename}\n{record.capture.offset}".encode(), digest_size=10).hexdigest()
     try:

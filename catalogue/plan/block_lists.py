@@ -71,12 +71,8 @@ def estimate_search(
 ) -> ListSearch:
     """Estimate the search for ascending intervals, and the reads of their blocks.
 
-    Args:
-        intervals: all intervals of a query.
-        unknown: those whose lines are not known.
-        predictor: what the search uses.
-        list_size: bytes of the list, or of one like it; None if neither is known.
-        is_begun: an earlier search has read parts of the list.
+    The lines of ``unknown`` intervals are not known. ``list_size`` is that of the list, or of one like it, if known;
+    ``is_begun`` says that an earlier search has read parts of the list.
     """
     by_row_groups = predictor.size is not None
     later = SEARCH_BY_ROW_GROUPS if by_row_groups else NEXT_SEARCH if predictor.rough else PREDICTED_SEARCH

@@ -52,13 +52,9 @@ def run_ahead(
 ) -> Generator[tuple[_Item, Future[_Result]], None, None]:
     """Call a function with items ahead of the consumer, and yield each item with its call.
 
-    Args:
-        threads: the number of threads, which end with the iteration, or the method ``submit`` of an executor.
-        function: called with each item.
-        items: read when they are needed.
-        limit: items that run or wait to be consumed, by default two for each thread; or their total weight.
-        weight: returns the weight of an item, such as bytes; one that is heavier than the limit runs alone.
-        in_order: otherwise calls are yielded when they are finished.
+    ``threads`` is the number of threads, which end with the iteration, or the method ``submit`` of an executor.
+    ``limit`` items run or wait to be consumed, by default two for each thread, or items of this ``weight``, such as
+    bytes; one that is heavier runs alone. Unless ``in_order``, calls are yielded when they are finished.
     """
     pending: deque[tuple[_Item, Future[_Result], int]] = deque()
     total = 0
