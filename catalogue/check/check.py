@@ -3,6 +3,7 @@
 import random
 import re
 import secrets
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -163,8 +164,8 @@ def check_store(
         except StoreDamaged as error:
             problem = str(error).partition("; run: ")[0]
         if problem:
-            path = session.store_path
-            return Checked([Finding("store", "", f"{path} is damaged: {problem}", _RECOVERY.format(path))])
+            command = _RECOVERY.format(shlex.quote(str(session.store_path)))
+            return Checked([Finding("store", "", f"{session.store_path} is damaged: {problem}", command)])
         if repair and store.read_only:
             raise unwritable(store.path)
         dataset = COMMON_CRAWL if session.dataset_name is None else None

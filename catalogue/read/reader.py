@@ -305,6 +305,6 @@ def _order_column(bundle: Bundle, rows: np.ndarray) -> tuple[pa.Field, pa.Array]
 
 def _least_after(stop: int, rows: int, keys: KeysLeft | None) -> bytes:
     """Return a lower bound of the keys after some of the rows of a row group."""
-    if keys:
-        return keys.at(stop)
-    return END if stop == rows else b""
+    if stop == rows:
+        return END
+    return keys.at(stop) if keys else b""
