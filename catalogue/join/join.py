@@ -37,7 +37,7 @@ from catalogue.join.slices import DEFAULT_SIZES, JoinLedger, JoinPart, Sizes, Sl
 from catalogue.join.sort_keys import is_list_of_invalid, sort_keys
 from catalogue.progress import Progress, Report
 from catalogue.query.arguments import unknown_argument
-from catalogue.query.parameters import PARAMETERS
+from catalogue.query.parameters import BY_NAME
 from catalogue.query.query import Query, QueryOptions
 from catalogue.session import Session
 from catalogue.store.locks import locked
@@ -66,7 +66,7 @@ class JoinQuery:
     @classmethod
     def of(cls, how: str, on: str | None, match: Match | str, query: QueryOptions) -> "JoinQuery":
         if others := sorted({*query}.difference(QueryOptions.__annotations__)):
-            if {*others}.isdisjoint(each.name for each in PARAMETERS):
+            if {*others}.isdisjoint(BY_NAME):
                 raise unknown_argument("join", others[0], QueryOptions.__annotations__)
             raise QueryError(f"a join does not have the options {join_first(others)}; filter its result instead")
         asked = Query.of("*", match=match, **query)

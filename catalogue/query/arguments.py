@@ -100,6 +100,11 @@ def comma_separated(texts: str | int | Iterable[str | int], name: str = "value")
     return [word.strip() for text in several(texts, name) for word in text.split(",")]
 
 
+def names(given: str | Iterable[str], name: str) -> tuple[str, ...]:
+    """Return names; one text may have several, separated by commas."""
+    return tuple(comma_separated(given)) if isinstance(given, str) else several(given, name, numbers=False)
+
+
 def one_of(name: str, choices: Iterable[str]) -> Callable[[str], str]:
     """Return a function that checks that a text is one of several."""
     valid = tuple(choices)

@@ -12,7 +12,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from catalogue.formatting import not_among
 from catalogue.query.arguments import comma_separated
-from catalogue.query.parameters import PARAMETERS, Interface, parameters_of, typed
+from catalogue.query.parameters import BY_NAME, Interface, parameters_of, typed
 
 MAX_VALUES = 100
 """Values of a parameter that can be repeated."""
@@ -43,12 +43,12 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)  # clients send a status as number
 
     def query(self) -> dict[str, Any]:
-        return typed(self.model_dump(include={each.name for each in PARAMETERS}))
+        return typed(self.model_dump(include={*BY_NAME}))
 
 
 def field_type(name: str) -> Any:  # noqa: ANN401 - a type
     """Return the type of a parameter with its name for clients, its description and its example."""
-    (each,) = (each for each in PARAMETERS if each.name == name)
+    each = BY_NAME[name]
     kind: Any = Literal[each.values] if each.choices else Text if each.kind is str else each.kind
     if each.several:
         make = _words if each.choices else listed

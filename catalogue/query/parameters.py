@@ -2,14 +2,14 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any
 
 from catalogue.commoncrawl.crawls import AUTO, INDEXES, NO_CRAWL
-from catalogue.query.arguments import column_name, comma_separated, flag, member_of, one_of, row_limit, several
+from catalogue.query.arguments import column_name, comma_separated, flag, member_of, names, one_of, row_limit, several
 from catalogue.query.filters import languages, media_types, statuses, valid_time
 from catalogue.surt.pattern import Match
 
@@ -70,15 +70,11 @@ class Parameter:
 
 
 _crawls = partial(several, name="crawls")
+_subsets, _columns = partial(names, name="subsets"), partial(names, name="columns")
 
 
 def _texts(name: str) -> Callable[..., tuple[str, ...]]:
     return partial(several, name=name, numbers=False)
-
-
-def _names(name: str) -> Callable[[str | Iterable[str]], tuple[str, ...]]:
-    texts = _texts(name)
-    return lambda given: tuple(comma_separated(given)) if isinstance(given, str) else texts(given)
 
 
 _SUBSETS = {
@@ -125,7 +121,7 @@ PARAMETERS = (
         "patterns", _PATTERNS, _texts("patterns"), alias="url", empty=_NO_PATTERN, example="*.example.com", several=True
     ),
     Parameter("crawls", _CRAWLS, _crawls, alias="crawl", empty=NO_CRAWL, example="latest", several=True),
-    Parameter("subsets", _SUBSET, _names("subsets"), str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
+    Parameter("subsets", _SUBSET, _subsets, str, "subset", "Captures", "all", several=True, choices=_SUBSETS),
     Parameter("match", _MATCH, member_of("match", Match), example="domain", choices=_MATCHES),
     Parameter("urls_files", _FILES, alias="urls_file", several=True, absent=_NO_FILES),
     Parameter(
@@ -135,9 +131,7 @@ PARAMETERS = (
         bool,
         title="Exact URL",
     ),
-    Parameter(
-        "columns", _COLUMNS, _names("columns"), example="url,fetch_time,fetch_status", several=True, absent=_FIXED
-    ),
+    Parameter("columns", _COLUMNS, _columns, example="url,fetch_time,fetch_status", several=True, absent=_FIXED),
     Parameter("where", _WHERE, _texts("where"), several=True, absent=_NO_SQL),
     Parameter("status", _STATUS, statuses, example="200", several=True),
     Parameter("mime", _MIME, media_types, title="MIME type", example="text/html", several=True),
@@ -160,6 +154,7 @@ PARAMETERS = (
     ),
     Parameter("index", _INDEX, one_of("index", (AUTO, *INDEXES)), example="cdx", choices=_INDEXES),
 )
+BY_NAME = {each.name: each for each in PARAMETERS}
 
 
 def parameters_of(interface: Interface, *without: str) -> list[Parameter]:
@@ -176,9 +171,8 @@ def typed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_fields(message: str) -> str:
     """Write arguments of Python in a message as fields: ``crawls='latest'`` becomes ``crawl=latest``."""
-    names = {each.name: each.field for each in PARAMETERS}
 
     def field(match: re.Match[str]) -> str:
-        return f"{names[match[1]]}={match[3] or match[2].lower()}"
+        return f"{BY_NAME[match[1]].field}={match[3] or match[2].lower()}"
 
-    return re.sub(rf"\b({'|'.join(names)})=(True|False|'([^']*)')", field, message)
+    return re.sub(rf"\b({'|'.join(BY_NAME)})=(True|False|'([^']*)')", field, message)

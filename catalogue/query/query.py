@@ -14,7 +14,7 @@ from catalogue.query.arguments import unknown_argument
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.filters import Moment, Values, time_bounds
 from catalogue.query.key_intervals import Intervals
-from catalogue.query.parameters import PARAMETERS
+from catalogue.query.parameters import BY_NAME
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery, check_columns
 from catalogue.surt.interval import merge
 from catalogue.surt.pattern import Match, parse_key_patterns
@@ -69,16 +69,15 @@ class Query:
             QueryError: if a value is invalid.
             TypeError: if there is no such parameter.
         """
-        for name in given.keys() - {each.name for each in PARAMETERS}:
-            raise unknown_argument("scan", name, QueryOptions.__annotations__)  # other callers have checked the names
-        values: dict[str, Any] = {**given, "patterns": () if patterns is None else patterns}
-        for each in PARAMETERS:
-            if values.get(each.name) is not None:
-                values[each.name] = each.parse(values[each.name])
-                is_empty = isinstance(values[each.name], tuple) and not values[each.name]
-                if is_empty and each.name not in {"subsets", "where"}:
-                    raise QueryError(each.empty or f"{each.name} is empty; name a value, or leave it out")
-        return cls(**{name: value for name, value in values.items() if value is not None})
+        values: dict[str, Any] = {}
+        for name, value in {"patterns": () if patterns is None else patterns, **given}.items():
+            if name not in BY_NAME:
+                raise unknown_argument("scan", name, QueryOptions.__annotations__)  # other callers check the names
+            if value is not None:
+                values[name] = parsed = BY_NAME[name].parse(value)
+                if isinstance(parsed, tuple) and not parsed and name not in {"subsets", "where"}:
+                    raise QueryError(BY_NAME[name].empty or f"{name} is empty; name a value, or leave it out")
+        return cls(**values)
 
 
 def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[ResolvedQuery, Distinct | None]:
