@@ -17,7 +17,7 @@ from catalogue.plan.question import CrawlIndexes, Question
 from catalogue.query.deduplicate import Distinct
 from catalogue.query.query import Query, resolve
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.selection import Selection, crawl_list, crawls_of_dataset, not_stored, select_listed, stored_crawls
+from catalogue.selection import Selection, crawl_list, crawls_of_dataset, not_stored, select_listed
 from catalogue.session import Session
 
 _ROBOTS_FILE = "/robots.txt"
@@ -47,10 +47,11 @@ def select(session: Session, query: Query) -> Selection:
         crawls = tuple(crawls_of_dataset(session, query.crawls or ("all",)))
         return Selection(crawls, _subsets_of_dataset(session, query.subsets))
     words, subsets = query.crawls, subsets_of(query.subsets, query.status, query.patterns)
-    if words and session.store_path.exists() and {*words}.issubset(session.metadata().crawls):  # these names are valid
+    has_tables = session.store_path.exists() and {*words}.issubset(session.metadata().crawls)
+    if words and (has_tables or {*words}.issubset(session.stored_crawls())):  # these names are valid
         return Selection(tuple(newest_first(words)), subsets)
     needs_times = (query.from_, query.to) != (None, None)  # which the list has of each crawl
-    if not words and not needs_times and (stored := stored_crawls(session)):
+    if not words and not needs_times and (stored := session.stored_crawls()):
         return Selection(tuple(stored), subsets)
     return replace(select_listed(session, words or (STORED,)), subsets=subsets)
 

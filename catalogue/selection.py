@@ -224,7 +224,7 @@ def with_stored(session: Session, words: Iterable[str]) -> list[str]:
     Raises:
         NothingStored: if nothing is stored.
     """
-    stored = stored_crawls(session)
+    stored = session.stored_crawls()
     if not stored:
         raise NothingStored("nothing is stored", session.data, "add crawls='latest', or ")
     return [each for word in words for each in (stored if word == STORED else [word])]
@@ -236,7 +236,7 @@ def check_listed(session: Session, crawl: str, listed: Collection[str]) -> None:
     A stored list that is older than a day is fetched again for it.
     """
     check_crawl_name(crawl, listed)
-    if may_exist(crawl, listed) or crawl in stored_crawls(session):
+    if may_exist(crawl, listed) or crawl in session.stored_crawls():
         return
     found = crawl_list(session)
     if found.complete and not may_exist(crawl, found.crawls):
@@ -246,13 +246,6 @@ def check_listed(session: Session, crawl: str, listed: Collection[str]) -> None:
 def known_crawls(session: Session) -> dict[str, Crawl]:
     """Return the crawls of the stored list by name, newest first."""
     return listed_crawls(session.store) if session.store_path.exists() else {}
-
-
-def stored_crawls(session: Session) -> list[str]:
-    """Return the crawls of which something is stored, or was requested, newest first."""
-    if not session.store_path.exists():
-        return []
-    return newest_first([*session.metadata().requested_crawls, *session.block_lists.stored])
 
 
 def not_stored(
@@ -287,7 +280,7 @@ def select_stored(
     """
     if session.dataset != COMMON_CRAWL:
         return crawls_of_dataset(session, several(words, "crawls"))
-    stored = stored_crawls(session) if stored is None else newest_first(stored)
+    stored = session.stored_crawls() if stored is None else newest_first(stored)
     parsed = parse_crawl_words(several(words, "crawls"), stored)
     if not parsed:
         raise QueryError(NO_CRAWL)

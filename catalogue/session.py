@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from threading import RLock
 from typing import TYPE_CHECKING, NoReturn
 
+from catalogue.commoncrawl.crawls import newest_first
 from catalogue.commoncrawl.datasets import COMMON_CRAWL, Dataset, check_name
 from catalogue.errors import QueryError
 from catalogue.plan.requests import Cost
@@ -202,6 +203,12 @@ class Session:
                 self.writable_tables(), store, self.dataset, indexes=indexes, notify=self.notify, writable=writable
             )
         return known
+
+    def stored_crawls(self) -> list[str]:
+        """Return the crawls of which something is stored, or was requested, newest first."""
+        if not self.store_path.exists():
+            return []
+        return newest_first([*self.metadata().requested_crawls, *self.block_lists.stored])
 
     def forget_tables(self) -> None:
         """Open the tables again when they are used next, because they show more of the same stored files."""

@@ -22,7 +22,7 @@ from catalogue.errors import (
 )
 from catalogue.harvest.harvest_crawls import HarvestOptions, harvest_crawls
 from catalogue.progress import Progress
-from catalogue.selection import crawl_list, known_crawls, stored_crawls
+from catalogue.selection import crawl_list, known_crawls
 from catalogue.session import Session
 
 _LIST_SECONDS = 600.0
@@ -56,7 +56,7 @@ class KnownCrawls:
 
     def _known(self, session: Session) -> dict[str, Crawl]:
         listed = self._listed or known_crawls(session)
-        crawls = {name: Crawl(name) for name in stored_crawls(session)} | listed
+        crawls = {name: Crawl(name) for name in session.stored_crawls()} | listed
         return {name: crawls[name] for name in newest_first(crawls)}
 
     def find(self, session: Session, name: str, *, may_be_unlisted: bool = False) -> Crawl:

@@ -12,7 +12,7 @@ from catalogue.errors import NotHarvested, UnknownCrawl
 from catalogue.find_captures import select
 from catalogue.query.query import Query
 from catalogue.reports import crawl_rows
-from catalogue.selection import select_stored, stored_crawls
+from catalogue.selection import select_stored
 from catalogue.settings import Settings
 
 
@@ -20,7 +20,7 @@ from catalogue.settings import Settings
 def all_but_one(untaught_data: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = Path(copytree(untaught_data, tmp_path_factory.mktemp("ranges") / "data"))
     with catalogue.open(data, settings=settings) as opened:
-        opened.forget(stored_crawls(opened.session)[1])
+        opened.forget(opened.session.stored_crawls()[1])
     return data
 
 

@@ -42,7 +42,6 @@ from catalogue.harvest.snapshot import Pulled
 from catalogue.output.fetch import Fetched, FetchEstimate
 from catalogue.progress import Progress
 from catalogue.records.record import Record
-from catalogue.selection import stored_crawls
 from catalogue.settings import STORE_NAME, Settings
 from catalogue.source.checks import Response
 from catalogue.store.database import Store
@@ -231,7 +230,7 @@ def forget(cat: catalogue.Catalogue, path: str) -> None:
 
 
 def test_incomplete_captures_say_what_is_missing(own: catalogue.Catalogue) -> None:
-    crawl = stored_crawls(own.session)[0]
+    crawl = own.session.stored_crawls()[0]
     forget(own, next(path for path in own.files(crawl)["path"] if "subset=warc" in path))
     found = own.captures("*", crawls=crawl, index="columnar")
     assert any(text.startswith("The answer may be incomplete: ") for text in texts(found, "p"))
@@ -242,7 +241,7 @@ def test_showing_a_catalogue_lists_contents_and_writes_nothing(own: catalogue.Ca
         assert "Nothing is harvested yet; call harvest()." in texts(new, "p")
         assert not (tmp_path / "new").exists()
     rows = dict(zip(texts(own, "th"), texts(own, "td"), strict=True))
-    assert list(rows) == [*stored_crawls(own.session), "all"]
+    assert list(rows) == [*own.session.stored_crawls(), "all"]
     files, title = own.files(), f"Catalogue in {tmp_path / 'data'}, of {own.session.settings.source}"
     assert rows["all"] == f"{len(files):,} files; {files['num_rows'].sum():,} captures"
     assert (texts(own, "p"), repr(own)) == ([title], f"<{title}>")

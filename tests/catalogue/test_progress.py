@@ -18,7 +18,6 @@ from catalogue.catalogue import Catalogue
 from catalogue.errors import IncompleteAnswer
 from catalogue.formatting import size
 from catalogue.progress import Progress, bars, is_terminal
-from catalogue.selection import stored_crawls
 from catalogue.session import Session
 from catalogue.settings import Settings
 
@@ -127,7 +126,7 @@ def test_every_long_operation_has_a_bar(
     data = Path(copytree(untaught_data, tmp_path / "data"))
     with Catalogue(Session(data, settings, bars=bars(None, clock=slow_clock()))) as cat, warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteAnswer)  # some records are missing
-        newest = stored_crawls(cat.session)[0]
+        newest = cat.session.stored_crawls()[0]
         found = cat.captures("*.example.com", crawls=newest)
         jobs: dict[str, Callable[[], object]] = {
             newest: lambda: cat.harvest(newest),

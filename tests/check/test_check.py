@@ -19,7 +19,6 @@ from catalogue.errors import QueryError, StoreLocked
 from catalogue.formatting import size
 from catalogue.metadata_db.connection import statement
 from catalogue.metadata_db.differences import intruders as intruders_of
-from catalogue.selection import stored_crawls
 from catalogue.store.database import Store
 from catalogue.store.layout import TABLES
 from tests.support.amounts import part_of
@@ -47,7 +46,7 @@ def test_harvested_stores_are_valid_and_checked_by_crawl(mirror: Path, tmp_path:
         assert (done.findings, done.complete, bool(done.catalogue)) == ([], True, True)
         assert done.compared == done.equal == round(files / 10)
         assert (done.values["files"], done.values["blocks"]) == (files, 0)
-        latest, *_, oldest = stored_crawls(cat.session)
+        latest, *_, oldest = cat.session.stored_crawls()
         rotten = next(path for path in cat.session.create_store().keys("files", f"crawl={latest}/"))
         cat.close()
         flip_value(cat.session.data / STORE, "files", rotten, Random(1))

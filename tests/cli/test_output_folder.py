@@ -13,7 +13,6 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer
-from catalogue.selection import stored_crawls
 from catalogue.store.locks import locked
 from tests.support.commands import Command
 from tests.support.miniatures import OLD
@@ -44,7 +43,7 @@ def test_writes_one_file_a_crawl_again_without_ledger(asking: Command, tmp_path:
 
 
 def test_continues_after_a_kill(asking: Command, tmp_path: Path, server: LoopbackServer, harvested: Catalogue) -> None:
-    crawls = stored_crawls(harvested.session)
+    crawls = harvested.session.stored_crawls()
     command = Command(asking.data, server.url, tmp_path)
     words = ["query", "*.example.com", "-o", "found/", "--format", "jsonl", "--no-cache"]
     with command.start(*words) as process:
@@ -157,7 +156,7 @@ def test_counts_by_crawl_equal_the_rows(harvested: Catalogue, question: dict[str
     found = harvested.captures(**question, columns="url")  # type: ignore[arg-type]
     counts = found.count_by_crawl()
     assert counts == dict(Counter(found.to_arrow().column("crawl").to_pylist()))
-    assert list(counts) == [crawl for crawl in stored_crawls(harvested.session) if crawl in counts]
+    assert list(counts) == [crawl for crawl in harvested.session.stored_crawls() if crawl in counts]
     assert sum(counts.values()) == found.count()
 
 

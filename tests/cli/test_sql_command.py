@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import catalogue
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.cli.test_cli_terminal import on_a_terminal
 from tests.support.commands import Command, Ran, ended
@@ -83,7 +82,7 @@ def test_binds_parameters(asking: Command, harvested: catalogue.Catalogue) -> No
     whole = asking("sql", "find-url", "--json").json_lines()
     some = asking("sql", "find-url", "--param", "pattern=example.com/dir/*", "--json").json_lines()
     assert 0 < len(some) < len(whole)
-    crawl = stored_crawls(harvested.session)[0]
+    crawl = harvested.session.stored_crawls()[0]
     sql = "select crawl, num_rows > $n as large from crawls where crawl = $crawl"
     (row,) = asking("sql", sql, "--param", f"crawl={crawl}", "--param", "n=1", "--json").json_lines()
     assert row == {"crawl": crawl, "large": True}

@@ -13,7 +13,7 @@ from catalogue.demo import Miniature
 from catalogue.errors import NotHarvested, QueryError, UnknownCrawl
 from catalogue.query.filters import languages, media_types
 from catalogue.query.resolved_query import check_columns
-from catalogue.selection import crawl_list, select_stored, stored_crawls
+from catalogue.selection import crawl_list, select_stored
 from catalogue.settings import Settings
 from catalogue.surt.pattern import Match
 from tests.cli.test_cli import sentence
@@ -91,7 +91,7 @@ def test_names_subsets_that_are_not_harvested(mirror: Path, crawl: str, tmp_path
 
 
 def test_suggests_stored_and_listed_crawls(some: catalogue.Catalogue) -> None:
-    newest = stored_crawls(some.session)[0]
+    newest = some.session.stored_crawls()[0]
     year, week = newest.split("-")[2:]
     never, soon = f"CC-MAIN-{year}-{int(week) - 1:02}", f"CC-MAIN-{int(year) + 1}-{week}"
     ask, select = partial(some.captures, "example.com", index="columnar"), partial(select_stored, some.session)
@@ -139,7 +139,7 @@ def test_python_errors_name_calls(some: catalogue.Catalogue, mirror: Path, tmp_p
         with pytest.raises(UnknownCrawl, match="there is no crawl CC-MAIN-2099-01"):  # also if nothing is stored
             cat.plot("CC-MAIN-2099-01")
         cat.harvest("latest")
-        (stored,) = stored_crawls(cat.session)
+        (stored,) = cat.session.stored_crawls()
         step = next_step(partial(captures, subsets="robotstxt", crawls="latest"))
         assert step == f"harvest('{stored}', subsets=['robotstxt'])"
     with catalogue.open(tmp_path / "new", settings=settings, table="hosts") as hosts:

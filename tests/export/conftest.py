@@ -5,7 +5,6 @@ import pytest
 
 from catalogue import Catalogue
 from catalogue.metadata_db.lake_files import LakeFile, lake_files
-from catalogue.selection import stored_crawls
 from tests.support.lakes import Truth, scanned
 
 
@@ -17,4 +16,4 @@ def truth(all_rows: pa.Table) -> Truth:
 @pytest.fixture(scope="session")
 def files(harvested: Catalogue) -> list[LakeFile]:
     with harvested.connect() as connection:
-        return lake_files(connection, stored_crawls(harvested.session))
+        return lake_files(connection, harvested.session.stored_crawls())

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import catalogue
 from catalogue.commoncrawl.schema import SCHEMA
 from catalogue.metadata_db.lake_files import LakeFile, lake_files, lake_schema, may_be_sorted, unsigned_bounds
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 
 
@@ -48,14 +47,14 @@ def test_file_statistics_equal_the_files(data: Path, mirror: Path, settings: Set
             if taught:
                 cat.backfill().run()
             with cat.connect() as connection:
-                files = lake_files(connection, stored_crawls(cat.session))
+                files = lake_files(connection, cat.session.stored_crawls())
             assert len(files) == len(cat.files())
             bounded = sum(file.min_key is not None for file in files)
             for file in files:
                 check(file, mirror / file.path)
         assert bounded == len(files)
         assert {file.crawl for file in files if file.ascending} == {
-            c for c in stored_crawls(cat.session) if may_be_sorted(c)
+            c for c in cat.session.stored_crawls() if may_be_sorted(c)
         }
 
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 import catalogue
-from catalogue.selection import stored_crawls
 from tests.support.lakes import Truth, questions
 
 PYTHON, JARS = "CATALOGUE_SPARK", "CATALOGUE_SPARK_JARS"
@@ -40,7 +39,7 @@ def expected(truth: Truth, where: str) -> dict[str, int | None]:
 def test_spark_reads_the_files_of_a_plan(harvested: catalogue.Catalogue, mirror: Path, truth: Truth) -> None:
     requested, found = [], []
     where = "url_surtkey >= 'com,' AND url_surtkey < 'com-'"
-    for crawl in stored_crawls(harvested.session):
+    for crawl in harvested.session.stored_crawls():
         paths = harvested.captures("*.com", crawls=crawl).plan.paths
         requested.append({"files": [str(mirror / path) for path in paths], "where": where})
         found.append(expected(truth, f"{where} AND crawl = '{crawl}'"))
@@ -53,7 +52,7 @@ def test_spark_reads_the_iceberg_table(
 ) -> None:
     harvested.export_iceberg(tmp_path / "table")
     requested = questions(all_rows, 12, seed=9)
-    requested += [f"crawl = '{crawl}'" for crawl in stored_crawls(harvested.session)]
+    requested += [f"crawl = '{crawl}'" for crawl in harvested.session.stored_crawls()]
     table = f"file://{tmp_path / 'table'}"
     found = [expected(truth, where) for where in requested]
     assert by_spark(mirror, [{"table": table, "where": where} for where in requested]) == found * len(ZONES)

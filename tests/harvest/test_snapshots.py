@@ -22,7 +22,6 @@ from catalogue.demo import LoopbackServer
 from catalogue.errors import BadSnapshot, QueryError, StoreDamaged, StoreLocked, UnknownCrawl
 from catalogue.harvest.snapshot import MANIFEST
 from catalogue.parquet.page_index import Indexes
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.checks import MAX_DOCUMENT
 from catalogue.store.database import Store
@@ -60,7 +59,7 @@ def test_pull_stores_what_was_exported(taught: Catalogue, exported: Path, settin
     with LoopbackServer(exported) as server, catalogue.open(tmp_path / "data", settings=settings) as cat:
         pulled = cat.pull(server.url)
         assert pulled.files == len(taught.files())
-        assert (pulled.kept, pulled.missing, list(pulled.crawls)) == (0, (), stored_crawls(taught.session))
+        assert (pulled.kept, pulled.missing, list(pulled.crawls)) == (0, (), taught.session.stored_crawls())
         least = sum(min(3, footers_of(exported, file)) for file in files)
         assert least <= pulled.compared <= 2 * least
         assert cat.requests == pulled.compared + len(server.log)
@@ -124,11 +123,11 @@ def test_too_many_page_indexes_of_a_file_are_left_out(exported: Path, tmp_path: 
 def test_pull_selects_crawls(exported: Path, empty: Catalogue) -> None:
     crawls = (*files_of(exported),)
     assert empty.pull(str(exported), crawls=crawls[-1], compare=0).crawls == crawls[-1:]
-    assert stored_crawls(empty.session) == [crawls[-1]]
+    assert empty.session.stored_crawls() == [crawls[-1]]
     with pytest.raises(UnknownCrawl, match="does not have CC-MAIN-1999-01"):
         empty.pull(str(exported), crawls="CC-MAIN-1999-01")
     empty.pull(str(exported), crawls="latest", compare=0)
-    assert stored_crawls(empty.session) == [crawls[0], crawls[-1]]
+    assert empty.session.stored_crawls() == [crawls[0], crawls[-1]]
 
 
 def test_pull_keeps_stored_values(exported: Path, empty: Catalogue) -> None:
@@ -187,7 +186,7 @@ def test_export_writes_only_changed_crawls(data: Path, settings: Settings, tmp_p
         return {path.stem: path.stat().st_ino for path in place.glob("crawls/*")}
 
     with catalogue.open(data, settings=settings) as cat:
-        newest, *_, oldest = crawls = stored_crawls(cat.session)
+        newest, *_, oldest = crawls = cat.session.stored_crawls()
         cat.export_snapshot(place)
         before = inodes()
         assert [*before] != [*files_of(place)] == crawls
@@ -208,7 +207,7 @@ def test_export_writes_only_changed_crawls(data: Path, settings: Settings, tmp_p
 def test_export_continues_an_unfinished_one(
     taught: Catalogue, connection: sqlite3.Connection, empty: Catalogue, exported: Path, tmp_path: Path, table: str
 ) -> None:
-    place, last = tmp_path / "snapshot", stored_crawls(taught.session)[-1]
+    place, last = tmp_path / "snapshot", taught.session.stored_crawls()[-1]
     place.mkdir()
     (place / ".growing").write_bytes(b"left by a process that was killed")
     with pytest.raises(BadSnapshot, match=r"there is no snapshot at .* is missing; if it is being exported, wait"):

@@ -15,7 +15,6 @@ from catalogue.plan.plan import ReadPlan
 from catalogue.plan.requests import Cost
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.resolved_query import ResolvedQuery
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.source.byte_ranges import FileVersion
 from catalogue.surt.interval import KeyInterval, exact_interval, prefix_interval
@@ -136,7 +135,7 @@ def test_marks_requested_keys_outside_of_files_but_not_of_row_groups() -> None:
 def test_layout_agrees_with_the_plan_in_every_era(data: Path, settings: Settings, pattern: str) -> None:
     """Of crawls without page indexes."""
     with catalogue.open(data, settings=settings) as cat:
-        for crawl in stored_crawls(cat.session):
+        for crawl in cat.session.stored_crawls():
             rows, read = cat.row_groups(crawl), cat.captures(pattern, crawls=crawl).plan
             extents = file_extents(cat.session, crawl, read.paths)
             assert {file.path for file in extents} == set(rows["path"])

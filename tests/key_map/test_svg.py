@@ -14,7 +14,6 @@ from catalogue.catalogue import Catalogue
 from catalogue.errors import QueryError, UnknownCrawl
 from catalogue.key_map.key_map import Extent, FileExtent, crawl_axis
 from catalogue.key_map.svg import DARK, LIGHT, Picture, draw_crawl, shorten
-from catalogue.selection import stored_crawls
 from tests.support.catalogues import catalogue_in
 from tests.support.crawls import CRAWL, crawl_of, table
 
@@ -79,7 +78,7 @@ def test_draws_crawls_of_any_size(count: int, *, zipped: bool) -> None:
 
 
 def test_draws_plans_of_every_era_and_one_of_the_crawls_of_a_query(harvested: Catalogue) -> None:
-    for crawl in stored_crawls(harvested.session):
+    for crawl in harvested.session.stored_crawls():
         found = harvested.captures("*.example.com", crawls=crawl)
         before = harvested.requests
         picture = found.plot()
@@ -90,7 +89,7 @@ def test_draws_plans_of_every_era_and_one_of_the_crawls_of_a_query(harvested: Ca
         assert any(f"{len(found.plan.paths)} of {files} read" in text for text in texts(picture)) or files > 1
         assert found.plan.price in " ".join(picture.sentences)
     check_legible(harvested.plot(crawl))
-    newest, *others = stored_crawls(harvested.session)
+    newest, *others = harvested.session.stored_crawls()
     found = harvested.captures("*")
     assert f"{len(others):,} other crawl" in found.plot().sentences[-1] + found.plot().sentences[-2]
     assert found.plot(others[-1]).title == f"* in {others[-1]}"

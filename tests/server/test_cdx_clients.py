@@ -17,7 +17,6 @@ from warcio.archiveiterator import ArchiveIterator
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.crawls import COLLINFO
 from catalogue.demo import LoopbackServer
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support.cdx_oracle import Capture, read_captures
 from tests.support.serving import serving
@@ -83,7 +82,7 @@ def listed_crawl(name: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def captures(mirror: Path, harvested: Catalogue) -> dict[str, list[Capture]]:
-    every = {crawl: read_captures(mirror, crawl, "com,example") for crawl in stored_crawls(harvested.session)}
+    every = {crawl: read_captures(mirror, crawl, "com,example") for crawl in harvested.session.stored_crawls()}
     return {name: [each for each in some if each.key[11] in "),:"] for name, some in every.items()}
 
 

@@ -15,7 +15,6 @@ import catalogue
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.parquet.model import Bounds
-from catalogue.selection import stored_crawls
 from catalogue.server.cdx_paging import BLOCK_ROWS, Mark, ResultBlock, cut, marks, pages_of
 from catalogue.server.cdx_request import parse_request
 from catalogue.server.cdx_search import CdxSearch
@@ -95,7 +94,7 @@ def test_pages_are_complete_and_do_not_change_while_page_indexes_are_fetched(
     reading: Catalogue, all_rows: pa.Table, url: str
 ) -> None:
     """Each pattern includes more than the one before, so that reading fetches others."""
-    crawls = stored_crawls(reading.session)
+    crawls = reading.session.stored_crawls()
     rows = scanned(all_rows.select(["url_surtkey", "fetch_time", "crawl"]), [parse_pattern(url)]).to_pylist()
     for crawl in (crawls[0], crawls[-1]) if url in {"*.example.com", "*.com"} else crawls:
         expected = sorted(
@@ -132,7 +131,7 @@ def test_pages_begin_at_blocks_whatever_is_stored(whole_mirror: Path, stored: di
 
 
 def test_an_exact_url_needs_no_page_index(harvested: Catalogue) -> None:
-    crawl, before = stored_crawls(harvested.session)[0], harvested.requests
+    crawl, before = harvested.session.stored_crawls()[0], harvested.requests
     page = CdxSearch(harvested.session, crawl, Memory()).find_page(parse_request([("url", "example.com")]))
     assert (page.pages, page.blocks, len(page.parts)) == (1, 1, 1)
     assert harvested.requests == before

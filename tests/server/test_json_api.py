@@ -15,7 +15,6 @@ from jsonschema import Draft202012Validator, FormatChecker
 import catalogue
 from catalogue import Catalogue
 from catalogue.demo import LoopbackServer, Miniature
-from catalogue.selection import stored_crawls
 from catalogue.server.application import application
 from catalogue.settings import Settings, package_version
 from tests.support.amounts import COMPLETE, EXAMPLES
@@ -119,7 +118,7 @@ def test_pages_of_row_groups_are_complete(address: str, harvested: Catalogue) ->
 
 @pytest.mark.parametrize("key", ["*.example.com", "https://example.com/dir/page", "zz.nowhere.example"])
 def test_row_groups_of_a_key_are_candidates_of_its_query(address: str, harvested: Catalogue, key: str) -> None:
-    crawl = stored_crawls(harvested.session)[0]
+    crawl = harvested.session.stored_crawls()[0]
     got = answer(address, "row_groups", key=key, crawl=crawl, limit=10_000)
     found = harvested.captures(key, crawls=crawl, subsets="all").question.columnar() or []
     files = [file for each in found for file in each.candidates]

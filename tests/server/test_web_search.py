@@ -13,7 +13,6 @@ from warcio.archiveiterator import ArchiveIterator
 from catalogue.catalogue import Catalogue
 from catalogue.commoncrawl.capture import format_timestamp
 from catalogue.formatting import to_json
-from catalogue.selection import stored_crawls
 from tests.support.serving import get
 from tests.support.web_pages import page, rows, search, serving_site, terms
 
@@ -67,7 +66,7 @@ def test_shows_the_plan_and_its_map(site: str, harvested: Catalogue, crawl: str)
 
 
 def test_shows_pages_before_redirects_and_the_newest_crawl_first(site: str, harvested: Catalogue) -> None:
-    stored = stored_crawls(harvested.session)
+    stored = harvested.session.stored_crawls()
     table = harvested.captures("example.com", columns=["fetch_status"]).to_arrow()
     counts = Counter(zip(table.column("subset").to_pylist(), table.column("crawl").to_pylist(), strict=True))
     root = page(search(site, url="example.com", crawl=[f"{stored[-1]}..{stored[1]}", "latest"], limit=1000))
@@ -129,7 +128,7 @@ def test_pages_are_complete(site: str, crawl: str) -> None:
 
 @pytest.mark.in_soak
 def test_lists_crawls_to_choose_from(site: str, harvested: Catalogue) -> None:
-    stored = stored_crawls(harvested.session)
+    stored = harvested.session.stored_crawls()
     listed = [each.attrs["value"] for each in page(get(site)).one("select", id="crawl").all("option")]
     assert listed == ["latest", "stored", "all", *stored]
     cases: list[tuple[dict[str, Any], str]] = [

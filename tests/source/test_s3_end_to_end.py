@@ -10,7 +10,6 @@ import pytest
 
 import catalogue
 from catalogue.errors import OutputFailed, UnknownCrawl
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from tests.support import canaries
 from tests.support.catalogues import catalogue_in
@@ -80,13 +79,13 @@ def test_snapshot_is_exported_to_and_pulled_from_a_bucket(
     client: Any, harvested: catalogue.Catalogue, tmp_path: Path
 ) -> None:
     place = f"s3://{BUCKET}/snapshots/ours"
-    newest, *_, oldest = stored_crawls(harvested.session)
+    newest, *_, oldest = harvested.session.stored_crawls()
     harvested.export_snapshot(place, crawls=[newest, oldest])
     with catalogue.open(tmp_path / "data", settings=harvested.session.settings) as cat:
         pulled = cat.pull(place, crawls=oldest)
         assert (pulled.files, pulled.crawls) == (len(harvested.files(oldest)), (oldest,))
         cat.pull(place)
-        assert stored_crawls(cat.session) == [newest, oldest]
+        assert cat.session.stored_crawls() == [newest, oldest]
         cat.forget(oldest)
         cat.export_snapshot(place)
         with pytest.raises(UnknownCrawl, match="does not have"):

@@ -17,7 +17,6 @@ from catalogue import Catalogue
 from catalogue.harvest.snapshot import MANIFEST, Entry, SnapshotFile, read_entries, unpack_manifest
 from catalogue.parquet.model import Bounds
 from catalogue.parquet.page_index import Indexes
-from catalogue.selection import stored_crawls
 from catalogue.settings import Settings
 from catalogue.store.layout import decode
 from tests.conftest import once
@@ -28,7 +27,7 @@ PATTERNS = ("*.example.com", "example.com/*", "*.org")
 def _fill(untaught: Path, settings: Settings, folder: Path) -> Path:
     with catalogue.open(copytree(untaught, folder / "data"), settings=settings) as cat:
         cat.harvest("latest", subsets="all", pages=True)
-        [path, *_] = cat.files(stored_crawls(cat.session)[-1]).path
+        [path, *_] = cat.files(cat.session.stored_crawls()[-1]).path
         version = cat.session.store.get("files", path)
         assert version
         cat.session.store.add_indexes(path, {0: Indexes(bounds=Bounds(b"a", b"z"))}, version)  # as a backfill does
