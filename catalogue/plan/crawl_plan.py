@@ -113,8 +113,9 @@ class PlannedRowGroup:
         return any(column.later for column in self.columns)
 
     @property
-    def by_pages(self) -> bool:
-        return any(column.index for column in self.columns)
+    def is_whole(self) -> bool:
+        """Whether all columns are read completely and at once."""
+        return not any(column.index or column.later for column in self.columns)
 
     @property
     def pages(self) -> float:

@@ -361,8 +361,10 @@ class Section(NamedTuple):
 
 
 def sections(plan: ReadPlan) -> list[Section]:
-    found: list[Section] = []
+    found: dict[Section, None] = {}
     for each in plan.crawls:
-        found += [Section(each.crawl, (subset,)) for subset in dict.fromkeys(file.file.subset for file in each.files)]
-        found += [Section(each.crawl, planned.subsets, of_blocks=True) for planned in each.blocks[:1]]
-    return found
+        for file in each.files:
+            found[Section(each.crawl, (file.file.subset,))] = None
+        for planned in each.blocks[:1]:
+            found[Section(each.crawl, planned.subsets, of_blocks=True)] = None
+    return [*found]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import accumulate, chain, groupby
+from operator import attrgetter, itemgetter
 
 from catalogue.commoncrawl.crawls import COLUMNAR, subset_place
 from catalogue.commoncrawl.datasets import COMMON_CRAWL
@@ -34,6 +35,7 @@ _USES_OF_INDEX = 2
 """Queries that share the price of a page index, which the first one stores."""
 _APART = 64
 """Separate pages that an estimate simulates."""
+_least = attrgetter("least")
 _FIRST_FILES, _MORE_FILES = 4, 8
 """Files that a query with a limit plans first, and the factor by which they grow."""
 
@@ -62,36 +64,37 @@ def plan_files(
         else:
             awaited.append(group)
             index_parts += choice.missing
-    reads = tuple(
-        PlannedFile(file.file, file.stored.version, file.footer.created_by, tuple(groups), file.cached)
-        for file, groups, _ in by_file.values()
-        if groups
-    )
-    fetches = (plan_requests(path, parts, cost) for path, (_, _, parts) in by_file.items())
+    reads: list[PlannedFile] = []
+    indexes: list[PlannedRequest] = []
+    for path, (file, groups, parts) in by_file.items():
+        indexes += plan_requests(path, parts, cost)
+        if groups:
+            version, created_by = file.stored.version, file.footer.created_by
+            reads.append(PlannedFile(file.file, version, created_by, tuple(groups), file.cached))
     return CrawlPlan(
         crawl,
         COLUMNAR,
         cost,
-        files=reads,
+        files=tuple(reads),
         waves=waves_of(reads, cost),
         considered=considered,
         counted=counted,
         certain=certain,
-        indexes=tuple(chain.from_iterable(fetches)),
+        indexes=tuple(indexes),
         awaited=tuple(awaited),
         defects=tuple(defects),
     )
 
 
 def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool) -> tuple[list[Choice], int, list[str]]:
-    by_file: list[list[Choice]] = []
+    by_file: list[tuple[tuple[object, ...], list[Choice]]] = []
     counted = 0
     defects = []
     for file in files:
         planned = query.of(file.file.crawl)
         found: list[Choice] = []
         for group in file.footer.row_groups:
-            if not might_match(planned, group):
+            if planned.where and not might_match(planned, group):
                 continue
             choice = choose_pages(planned, file, group, rare=rare)
             if choice.defect:
@@ -105,15 +108,10 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool)
             if choice.units:
                 found.append(choice)
         if found:
-            by_file.append(found)
-
-    def place(choices: list[Choice]) -> tuple[object, ...]:
-        metadata = choices[0].metadata
-        subset = subset_place(metadata.file.subset)
-        return subset, min(choice.least for choice in choices), metadata.least, metadata.file
-
-    by_file.sort(key=place)
-    return list(chain.from_iterable(by_file)), counted, defects
+            place = subset_place(file.file.subset), min(map(_least, found)), file.least, file.file
+            by_file.append((place, found))
+    by_file.sort(key=itemgetter(0))
+    return [choice for _, found in by_file for choice in found], counted, defects
 
 
 def _limited_choices(
@@ -206,18 +204,16 @@ class _Odds:
 def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cost) -> PlannedRowGroup | Awaited:
     query = query.of(choice.metadata.file.crawl)
     with_ends = query.table != COMMON_CRAWL  # the row numbers of its writers are correct
-    reads = tuple(
-        ColumnRead(chunk, index, index.covering(choice.rows, ends=with_ends), with_ends=with_ends)
-        if index
-        else ColumnRead(chunk)
-        for chunk in choice.chunks
-        for index in [choice.offset_indexes.get(chunk.column.name)]
-    )
+    rows, reads = choice.rows, list[ColumnRead]()
+    for chunk in choice.chunks:
+        index = choice.offset_indexes.get(chunk.column.name)
+        pages = index.covering(rows, ends=with_ends) if index else ()
+        reads.append(ColumnRead(chunk, index, pages, with_ends=with_ends and bool(index)))
     by_pages, key = bool(choice.offset_indexes), choice.group.chunks[query.table.key]
     likely = sum(1.0 if unit.certain else odds.of(choice) for unit in choice.units)
     # A row group with a rare value has it in at least one of its pages.
     selected = odds.selected if odds.selected == SELECTIVITY else max(odds.selected, 1 / len(choice.units))
-    columns, seconds = _cheapest(choice, reads, query, likely, selected, cost)
+    columns, seconds = _cheapest(choice, tuple(reads), query, likely, selected, cost)
     is_rare = odds.selected < SELECTIVITY and any(read.later for read in columns)
     if choice.missing and seconds > cost.latency:
         awaited, needed = _await(choice, query, columns, odds, cost)
@@ -227,7 +223,7 @@ def _plan_row_group(choice: Choice, query: ResolvedQuery, odds: _Odds, cost: Cos
         ordinal=choice.group.ordinal,
         num_rows=choice.group.num_rows,
         least=choice.least,
-        rows=choice.rows if by_pages or choice.drawn else (range(choice.group.num_rows),),
+        rows=rows if by_pages or choice.drawn else (range(choice.group.num_rows),),
         columns=columns,
         key_bounds=key.bounds,
         key_index=choice.key_index if by_pages and columns[0].chunk is key else None,
@@ -319,12 +315,14 @@ def waves_of(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedReq
     first: list[PlannedRequest] = []
     second: list[PlannedRequest] = []
     for file in files:
-        reads = ((group.ordinal, read) for group in file.row_groups for read in group.columns if not read.later)
-        parts = (part for ordinal, read in reads for part in read.parts(ordinal))
-        first += plan_requests(file.file.path, parts, cost, file.cached)
+        parts: list[Part] = []
         for group in file.row_groups:
+            for read in group.columns:
+                if not read.later:
+                    parts += read.parts(group.ordinal)
             second += _second_wave(file, group, cost) if group.later else ()
-    return tuple(wave for wave in (tuple(first), tuple(second)) if wave)
+        first += plan_requests(file.file.path, parts, cost, file.cached)
+    return tuple(filter(None, (tuple(first), tuple(second))))
 
 
 def _second_wave(file: PlannedFile, group: PlannedRowGroup, cost: Cost) -> Iterator[PlannedRequest]:

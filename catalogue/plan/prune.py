@@ -237,5 +237,5 @@ def expected_units(choice: Choice, query: ResolvedQuery) -> float:
         return float(-(-query.limit // PAGE_ROWS))
     # An interval within the bounds takes one or two pages; one that exceeds them is assumed to take half of all.
     some = islice(choice.intervals, pages)  # more of them do not change the result
-    inside = [key.bounds.min < i.start and i.end <= key.bounds.max for i in some]
-    return float(min(pages, sum(2 if each else max(2, pages // 2) for each in inside)))
+    low, high, half = key.bounds.min, key.bounds.max, max(2, pages // 2)
+    return float(min(pages, sum(2 if low < each.start and each.end <= high else half for each in some)))

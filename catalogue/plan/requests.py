@@ -3,8 +3,8 @@
 Common Crawl's hosts limit requests; in its cloud region bytes cost more.
 """
 
-import enum
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from math import ceil, sqrt
 from operator import attrgetter
 from typing import NamedTuple
@@ -16,13 +16,13 @@ MAX_FETCH = 64 << 20
 _range = attrgetter("range")
 
 
-class Purpose(enum.Enum):
+class Purpose(StrEnum):
     """The content of a range."""
 
-    CHUNK = "column chunk"
-    DICTIONARY = "dictionary page"
-    PAGES = "data page"
-    INDEX = "page index"
+    CHUNK = "column chunks"
+    DICTIONARY = "dictionary pages"
+    PAGES = "data pages"
+    INDEX = "page indexes"
 
 
 class Part(NamedTuple):
@@ -54,9 +54,8 @@ class PlannedRequest(NamedTuple):
     @property
     def reason(self) -> str:
         """Kinds of content and columns."""
-        kinds = dict.fromkeys(f"{part.purpose.value}s" for part in self.parts)
-        columns = dict.fromkeys(part.column for part in self.parts)
-        return f"{' and '.join(kinds)} of {', '.join(columns)}"
+        kinds, _, columns, _ = zip(*self.parts, strict=True)
+        return f"{' and '.join(dict.fromkeys(kinds))} of {', '.join(dict.fromkeys(columns))}"
 
 
 class Cost(NamedTuple):

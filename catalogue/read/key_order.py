@@ -43,8 +43,7 @@ def result_of(plan: ReadPlan, columnar: Iterable[Piece], blocks: Iterable[Piece]
         OSError: if rows that wait cannot be written to disk.
     """
     if plan.query.is_inorder:
-        of_files, of_blocks = iter(columnar), iter(blocks)
-        tables = in_key_order(plan, (of_blocks if section.of_blocks else of_files for section in sections(plan)))
+        tables = _in_key_order(plan, iter(columnar), iter(blocks))
     else:
         tables = (piece.rows for piece in chain(columnar, blocks) if piece.rows is not None)
         tables = in_time_order(plan, plan.row_schema, tables) if plan.query.ordered else tables
@@ -61,10 +60,8 @@ def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         yield from rows.slice(start, step).combine_chunks().to_batches()
 
 
-def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[pa.Table]:
+def _in_key_order(plan: ReadPlan, columnar: Iterator[Piece], blocks: Iterator[Piece]) -> Iterator[pa.Table]:
     """Yield rows in the order of the result, with the columns of the result and the key.
-
-    ``pieces`` has an iterator for each section, which yields the pieces of the section first.
 
     Raises:
         OSError: if rows that wait cannot be written to disk.
@@ -75,13 +72,11 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
     others = [name for name in query.columns if name not in {*query.table.path_columns, key}]
     others.sort(key=lambda name: name != time)  # rows with equal keys are sorted by time first
     names = list(dict.fromkeys([key, *plan.schema.names]))
-    schema = pa.schema([plan.row_schema.field(name) for name in names])
-    read = dict[int, Iterator[Piece]]()
-    for section, of_section in zip(sections(plan), pieces, strict=True):
-        read[id(of_section)] = of_section
+    schema = pa.schema([*map(plan.row_schema.field, names)])
+    for section in sections(plan):
         with ExitStack() as stack:
             waiting = [WaitingRows(schema, key, others, stack) for _ in section.subsets]
-            for rows, least in of_section:
+            for rows, least in blocks if section.of_blocks else columnar:
                 for subset, of_subset in zip(section.subsets, waiting, strict=True):
                     some = rows and rows.select(names)
                     if some and len(waiting) > 1:
@@ -91,7 +86,7 @@ def in_key_order(plan: ReadPlan, pieces: Iterable[Iterator[Piece]]) -> Iterator[
                     break
             for later in waiting[1:]:
                 yield from later.below(END)
-    if any(next(rest, None) for rest in read.values()):
+    if next(columnar, None) or next(blocks, None):
         raise AssertionError("rows were read that are in no section of the plan")
 
 
@@ -282,7 +277,7 @@ class WaitingRows:
             positions(np.insert(runs, last, runs[last - 1])),
             *found.rows.select(self._others).take(positions(rows)).columns,
         ]
-        names = [str(number) for number in range(len(columns))]
+        names = [*map(str, range(len(columns)))]
         sort_keys = [(name, "ascending") for name in names]
         at = integers(pc.sort_indices(pa.Table.from_arrays(columns, names=names), sort_keys=sort_keys)).astype(np.int64)
         if np.array_equal(at, np.arange(len(at))):

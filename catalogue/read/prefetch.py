@@ -18,7 +18,7 @@ from catalogue.parquet.page_headers import PageHeader, check_pages
 from catalogue.parquet.page_index import OffsetIndex
 from catalogue.plan.crawl_plan import ColumnRead, PlannedFile, PlannedRowGroup, requests_of
 from catalogue.plan.plan import ReadPlan
-from catalogue.plan.requests import PlannedRequest
+from catalogue.plan.requests import Part, PlannedRequest
 from catalogue.read.streams import ReadEvents
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.source.cache import drop_cached
@@ -47,13 +47,12 @@ class LoadedRowGroup:
     size: int = 0
     """Bytes in memory."""
 
-    def take(self, fetch: PlannedRequest, body: bytes) -> None:
-        for part in fetch.parts:
-            if part.row_group == self.read.ordinal:
-                start = part.range.start - fetch.range.start
-                piece = body if len(part.range) == len(body) else body[start : start + len(part.range)]
-                self.pieces.setdefault(part.column, {})[part.range.start] = piece
-                self.size += len(piece)
+    def take(self, part: Part, fetch: PlannedRequest, body: bytes) -> None:
+        """Keep a part of a request."""
+        start = part.range.start - fetch.range.start
+        piece = body if len(part.range) == len(body) else body[start : start + len(part.range)]
+        self.pieces.setdefault(part.column, {})[part.range.start] = piece
+        self.size += len(piece)
 
     def cut(self, column: str, range_: ByteRange) -> bytes:
         pieces = self.pieces[column]
@@ -123,16 +122,17 @@ class Prefetcher:
             AssertionError: if the plan's requests are not those of its row groups.
         """
         # A row group that was yielded is not kept here, so that its bytes can be freed.
-        left = {
-            (file.file.path, group.ordinal): LoadedRowGroup(file, group)
-            for file in self._plan.files
-            for group in file.row_groups
-        }
-        sizes = {key: sum(read.size for read in group.read.columns if not read.later) for key, group in left.items()}
+        left: dict[tuple[str, int], LoadedRowGroup] = {}
+        sizes: dict[tuple[str, int], int] = {}
+        for file in self._plan.files:
+            for group in file.row_groups:
+                key = file.file.path, group.ordinal
+                left[key] = LoadedRowGroup(file, group)
+                sizes[key] = sum(read.size for read in group.columns if not read.later)
         first = (fetch for each in self._plan.crawls if each.files and each.waves for fetch in each.waves[0])
         for fetch, body in self.bodies(first):
-            for ordinal in dict.fromkeys(part.row_group for part in fetch.parts):
-                left[fetch.path, ordinal].take(fetch, body)
+            for part in fetch.parts:
+                left[fetch.path, part.row_group].take(part, fetch, body)
             # Later ones may be complete earlier, from the cache.
             while left and left[key := next(iter(left))].size == sizes[key]:
                 yield left.pop(key)
@@ -232,7 +232,8 @@ class Bundle:
         """Wait for the requested bytes."""
         try:
             for group, fetch, future in self.later:
-                group.take(fetch, future.result().body)
+                for part in fetch.parts:
+                    group.take(part, fetch, future.result().body)
         finally:
             self.cancel()
 
@@ -291,11 +292,15 @@ def bundle_sizes(plan: ReadPlan) -> Iterator[int]:
         # Rows of a subset are returned before those of the next.
         section = file.file.crawl, file.file.subset if plan.query.is_inorder else None
         for group in file.row_groups:
-            chunks = [read.chunk for read in group.columns]
-            columns = tuple((read.chunk.column.name, read.chunk.column.element, read.later) for read in group.columns)
+            columns: list[tuple[object, ...]] = []
+            row_size = 0.0
+            for read in group.columns:
+                chunk, column = read.chunk, read.chunk.column
+                columns.append((column.name, column.element, read.later))
+                row_size += chunk.total_uncompressed_size / max(1, chunk.num_values)
             its_shape = section, file.created_by, columns
             its_rows = sum(map(len, group.rows))
-            its_size = its_rows * sum(each.total_uncompressed_size / max(1, each.num_values) for each in chunks)
+            its_size = its_rows * row_size
             full = count >= most or rows + its_rows > MOST_ROWS or size + its_size > MOST_BYTES
             if count and (full or plan.query.stops_early or its_shape != shape):
                 yield count

@@ -1,7 +1,7 @@
 """Run a plan."""
 
 from collections import deque
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -79,6 +79,7 @@ class _Reading:
         self._events = events
         self._residual_of = cache(lambda crawl: Residual(plan.query.of(crawl), matching))
         self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
+        self._valid = partial(valid, dataset=plan.query.table)
         places = [((f.file.crawl, f.file.subset), group.least) for f in plan.files for group in f.row_groups]
         self._leasts_after = leasts_after(places) if plan.query.is_inorder else None
 
@@ -127,7 +128,7 @@ class _Reading:
         After an error, the row groups are tried one by one.
         """
         only = bundle.groups[0]
-        if len(bundle.groups) == 1 and not (only.read.by_pages or only.read.later):
+        if len(bundle.groups) == 1 and only.read.is_whole:
             yield bundle
             return
         try:
@@ -158,7 +159,7 @@ class _Reading:
         schema = pa.schema([self._plan.row_schema.field(name) for name in names])
         numbers, tables, start, size = [], [pa.Table.from_batches([], schema)], 0, 0
         for table in aligned(columns, candidates, schema, bundle, self._plan.query.table):
-            matching, where = residual.keep(self._valid(table, bundle, query.tested_columns))
+            matching, where = residual.keep(self._valid(table, bundle, columns=query.tested_columns))
             numbers.append(candidates[start + where])
             tables.append(matching)
             start += table.num_rows
@@ -212,18 +213,16 @@ class _Reading:
             if (name := reads[0].chunk.column.name) not in columns:
                 columns[name] = requested(self._decoded(bundle, reads, bundle.rows), bundle.rows)
         undecided = {*residual.query.tested_columns} - {*decided.column_names}
-        tests = [*decided.column_names, *self._keys_that_match(bundle)]
+        # All keys match if they are not read.
+        tests = decided.column_names if self._key in columns else [*decided.column_names, self._key]
         keys = self._keys_left(decided.column(self._key).chunks) if self._key in decided.column_names else None
         stop = 0
         for table in aligned(columns, bundle.rows, self._plan.row_schema, bundle, self._plan.query.table):
             stop += table.num_rows
-            tested = self._valid(table, bundle, undecided)
+            tested = self._valid(table, bundle, columns=undecided)
             rows, _ = residual.keep(tested, decided=tests)
             if rows.num_rows:
                 yield self._valid(rows, bundle), _least_after(stop, len(bundle.rows), keys)
-
-    def _valid(self, rows: pa.Table, bundle: Bundle, columns: Collection[str] | None = None) -> pa.Table:
-        return valid(rows, bundle, self._plan.query.table, columns)
 
     def _keys_left(self, keys: Sequence[pa.StringArray]) -> KeysLeft | None:
         if self._leasts_after and sum(map(len, keys)) > BATCH_ROWS:
@@ -243,6 +242,7 @@ class _Reading:
                 first.reverse()
                 values = (first.pop() for _ in range(len(first)))  # and free them
             columns[read.chunk.column.name] = values
+        decided = [] if self._key in columns else [self._key]  # all keys match if they are not read
         numbers, drawn = range(group.read.num_rows), group.read.drawn
         stop = 0
         for table in aligned(columns, numbers, self._plan.row_schema, bundle, self._plan.query.table):
@@ -252,15 +252,10 @@ class _Reading:
                 among = drawn.rows[slice(*np.searchsorted(drawn.rows, (start, start + table.num_rows)))]
                 rows = table.drop_columns([DRAWN_ORDER]).take(positions(among - start))
                 rows = rows.append_column(*_order_column(bundle, among))
-            tested = self._valid(rows, bundle, residual.query.tested_columns)
-            matching, _ = residual.keep(tested, decided=self._keys_that_match(bundle))
+            tested = self._valid(rows, bundle, columns=residual.query.tested_columns)
+            matching, _ = residual.keep(tested, decided=decided)
             if matching.num_rows:
                 yield self._valid(matching, bundle), _least_after(stop, len(numbers), keys)
-
-    def _keys_that_match(self, bundle: Bundle) -> list[str]:
-        """Return the key column if it is not read, because all keys match."""
-        read = {read.chunk.column.name for read in bundle.groups[0].read.columns}
-        return [] if self._key in read else [self._key]
 
     def _decoded(
         self, bundle: Bundle, reads: Sequence[ColumnRead], rows: np.ndarray | None = None
