@@ -46,8 +46,8 @@ class Captures(ReprMixin):
     _distinct: Distinct | None = None
     _counts: bool = False
     """Whether only the number of captures is requested."""
-    _agree: Callable[[ReadPlan], None] = field(default_factory=lambda: lambda _: None)
-    _meter: Callable[[], None] = field(default_factory=lambda: lambda: None)
+    _agree: Callable[[ReadPlan], None] | None = None
+    _meter: Callable[[], None] | None = None
     _uncounted: Counter[str] = field(default_factory=Counter, init=False)
     """Rows that the plan counted by an invalid index, and that were read instead."""
     _plan: ReadPlan | None = field(default=None, init=False)
@@ -85,7 +85,7 @@ class Captures(ReprMixin):
                 that are read in turn, with the plan of each part. An exception ends the read.
             meter: is called after each row group or read of blocks, if a limit may end the read early; as ``agree``.
         """
-        other = replace(self, _agree=agree, _meter=meter or (lambda: None))
+        other = replace(self, _agree=agree, _meter=meter)
         other._plan = self._plan  # noqa: SLF001 - of this class
         return other
 
@@ -143,7 +143,8 @@ class Captures(ReprMixin):
 
             # After some page indexes are known, fetching others can be worth its cost.
             while not plan.is_ready:
-                self._agree(plan)
+                if self._agree:
+                    self._agree(plan)
                 at.listed += len(plan.indexes) + len(plan.searched)
                 self.question.prepare(plan, advance)
                 self._plan = plan = self.question.plan(counts=self._counts)
@@ -218,7 +219,8 @@ class Captures(ReprMixin):
         plan, returned = self.plan, Counter[str]()
         if not plan.is_ready:
             plan = self.fetch_indexes(report=report)
-        self._agree(plan)
+        if self._agree:
+            self._agree(plan)
         if warn:
             self._warn()
         self._uncounted.clear()
@@ -261,7 +263,7 @@ class Captures(ReprMixin):
         def done() -> None:
             at.done += 1
             report(at)
-            if plan.query.stops_early:
+            if self._meter and plan.query.stops_early:
                 self._meter()
 
         question = self.question

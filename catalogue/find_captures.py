@@ -130,11 +130,13 @@ def crawl_indexes(
         raise UnknownColumn(f"the CDX index has no column {join_first(uncovered)}; use index='columnar'")
     tables = session.metadata() if session.store_path.exists() else None
     subsets = selection.subsets
-    stored = [crawl for crawl in selection.crawls if tables and index != CDX and tables.answers(crawl, subsets)]
-    answered = stored
-    if uncovered:  # footers answer only where all of them are stored
-        answered = [crawl for crawl in stored if tables and not tables.missing(crawl, subsets)]
-    missing = [crawl for crawl in selection.crawls if crawl not in answered]
+    stored, missing = set[str](), list[str]()
+    for crawl in selection.crawls:
+        if tables and index != CDX and tables.answers(crawl, subsets):
+            stored.add(crawl)
+        # Columns that only footers have are answered where all footers are stored.
+        if crawl not in stored or (tables and uncovered and tables.missing(crawl, subsets)):
+            missing.append(crawl)
     if missing and (uncovered or index == COLUMNAR):
         reason = f"the CDX index has no column {join_first(uncovered)}, and " if index == AUTO else ""
         raise not_stored(session, missing, len(selection.crawls), subsets, reason)

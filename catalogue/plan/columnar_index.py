@@ -37,20 +37,20 @@ class PageIndexes:
 
     store: Store
     dataset: Dataset = COMMON_CRAWL
-    _indexes: dict[tuple[object, ...], Indexes | None] = field(default_factory=dict, init=False)
-    """Indexes by path, row group, version of the file and states of the store."""
+    _indexes: dict[tuple[object, ...], dict[int, Indexes | None]] = field(default_factory=dict, init=False)
+    """Indexes by row group, for each path, version of the file and states of the store."""
 
     def of(
         self, path: str, version: StoredFile, ordinals: Iterable[int], states: tuple[str, str]
-    ) -> dict[int, Indexes]:
-        keys = {ordinal: (path, ordinal, version.version, states) for ordinal in ordinals}
-        if missing := [ordinal for ordinal, key in keys.items() if key not in self._indexes]:
-            if len(self._indexes) + len(missing) > _INDEXES:
+    ) -> dict[int, Indexes | None]:
+        key = path, version.version, states
+        if missing := {*ordinals}.difference(self._indexes.get(key, ())):
+            if sum(map(len, self._indexes.values())) + len(missing) > _INDEXES:
                 self._indexes.clear()
-                missing = [*keys]
-            stored = self.store.indexes(path, missing, version)
-            self._indexes |= {keys[ordinal]: stored.get(ordinal) for ordinal in missing}
-        return {ordinal: indexes for ordinal, key in keys.items() if (indexes := self._indexes[key])}
+                missing = {*ordinals}
+            found = dict.fromkeys(missing) | self.store.indexes(path, sorted(missing), version)
+            self._indexes[key] = self._indexes.get(key, {}) | found
+        return self._indexes[key]
 
 
 @dataclass(eq=False)
@@ -121,9 +121,8 @@ class ColumnarIndex:
     def _files_with_indexes(self) -> list[FileMetadata]:
         source, store = self.source(), self.page_indexes.store
         states = store.state(), store.index_state()
-        found = [self._file(each, source, states) for each in self.candidates]
-        self._files = {each.path: each for each in found}
-        return found
+        self._files = {each.path: self._file(each, source, states) for each in self.candidates}
+        return [*self._files.values()]
 
     def _file(self, candidate: FileMetadata, source: AnySource, states: tuple[str, str]) -> FileMetadata:
         path, stored = candidate.path, candidate.stored

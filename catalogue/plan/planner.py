@@ -35,9 +35,9 @@ _USES_OF_INDEX = 2
 """Queries that share the price of a page index, which the first one stores."""
 _APART = 64
 """Separate pages that an estimate simulates."""
-_least = attrgetter("least")
 _FIRST_FILES, _MORE_FILES = 4, 8
 """Files that a query with a limit plans first, and the factor by which they grow."""
+_least = attrgetter("least")
 
 
 def plan_files(

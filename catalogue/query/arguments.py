@@ -89,11 +89,12 @@ def several(words: str | int | Iterable[str | int], name: str = "value", *, numb
     items = words.to_pylist() if hasattr(words, "to_pylist") else words  # of Arrow
     found: list[Any] = [words] if is_one or hasattr(words, "columns") else [*items]  # type: ignore[misc]
     valid = (str, Integral) if numbers else str
-    wrong = [each for each in found if isinstance(each, bool) or not isinstance(each, valid)]
-    if wrong:
-        use = "texts or numbers" if numbers else "texts"
-        raise QueryError(f"invalid {name} of type {type(wrong[0]).__name__}; use a text or a list of {use}")
-    return tuple(str.__str__(each) if isinstance(each, str) else str(each) for each in found)
+    for place, each in enumerate(found):
+        if isinstance(each, bool) or not isinstance(each, valid):
+            use = "texts or numbers" if numbers else "texts"
+            raise QueryError(f"invalid {name} of type {type(each).__name__}; use a text or a list of {use}")
+        found[place] = str.__str__(each) if isinstance(each, str) else str(each)
+    return tuple(found)
 
 
 def comma_separated(texts: str | int | Iterable[str | int], name: str = "value") -> list[str]:

@@ -126,10 +126,11 @@ class ResolvedQuery:
 
     def absences(self, crawls: Iterable[str]) -> tuple[str, ...]:
         """Return a sentence for each column of a condition that some of the crawls are too old to have."""
-        names = [name for name in self.tested_columns if self.table == COMMON_CRAWL and name in SINCE]
-        oldest = min(crawls, default="~")
+        oldest = min(crawls, default="~") if self.table == COMMON_CRAWL else "~"
         return tuple(
-            f"crawls before {SINCE[name]} have no {name}; it is null there" for name in names if oldest < SINCE[name]
+            f"crawls before {SINCE[name]} have no {name}; it is null there"
+            for name in self.tested_columns
+            if oldest < SINCE.get(name, "")
         )
 
     @property
@@ -303,12 +304,12 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Data
         UnknownColumn: with the closest name.
     """
     every = (*known, *(table.schema.names if table == COMMON_CRAWL else table.path_columns))
-    there_are = {name.casefold(): name for name in every}
     found = []
     for name in names:
         if name in every:
             found.append(name)
             continue
+        there_are = {each.casefold(): each for each in every}
         if name.casefold() not in there_are:
             like = closest_name(name[:100], there_are.values())
             more = ", and after a harvest those that a crawl adds" if table == COMMON_CRAWL else ""
@@ -320,6 +321,7 @@ def check_columns(names: Iterable[str], known: Collection[str] = (), table: Data
 
 def schema_of(query: ResolvedQuery, names: Iterable[str]) -> pa.Schema:
     """Return the schema of columns and path columns, with ``DRAWN_ORDER`` if rows are drawn."""
-    known = {field.name: field for field in (*query.table.schema, *query.newer)}
+    schema, newer = query.table.schema, query.newer
+    known = dict(zip([*schema.names, *newer.names], [*schema, *newer], strict=True))
     fields = [known[name] for name in dict.fromkeys([*names, *query.table.path_columns])]
     return pa.schema([*fields, pa.field(DRAWN_ORDER, pa.float64())] if query.draws else fields)

@@ -112,20 +112,21 @@ def _spliced(pieces: Sequence[_Piece], created_by: str) -> Iterator[pa.Buffer]:
     waiting: list[_Piece] = []
     size = 0
     for part in chain.from_iterable(starmap(parts, pieces)):
-        size += sum(header.inflated for header in part[1])
-        if waiting and size > PART_BYTES:
-            yield _file(waiting, created_by)
-            waiting, size = [], sum(header.inflated for header in part[1])
+        more = sum(header.inflated for header in part[1])
+        if waiting and size + more > PART_BYTES:
+            yield _file(waiting, size, created_by)
+            waiting, size = [], 0
         waiting.append(part)
-    yield _file(waiting, created_by)
+        size += more
+    yield _file(waiting, size, created_by)
 
 
-def _file(pieces: Sequence[_Piece], created_by: str) -> pa.Buffer:
-    sizes = [header.inflated for _, headers in pieces for header in headers]
-    if sum(sizes) >= _SMALL_PAGE * len(sizes):
+def _file(pieces: Sequence[_Piece], size: int, created_by: str) -> pa.Buffer:
+    chunks, headers = zip(*pieces, strict=True)
+    if size >= _SMALL_PAGE * sum(map(len, headers)):
         with suppress(NotInflatedError):
             return splice([*starmap(inflated, pieces)], created_by=created_by)
-    return splice([piece for piece, _ in pieces], created_by=created_by)
+    return splice(chunks, created_by=created_by)
 
 
 def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
@@ -151,12 +152,14 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
 
 
 def _value_size(pieces: Sequence[_Piece]) -> int:
-    average = max(piece.chunk.total_uncompressed_size // max(1, piece.chunk.num_values) for piece, _ in pieces)
-    if not pieces[0][0].chunk.column.physical_type.endswith("BYTE_ARRAY"):
-        return average
-    # Repeated values in a dictionary, or values that share a prefix, take little space, however long they are.
-    longest = max(_longest(headers) for _, headers in pieces)
-    if longest * min(_FEW_ROWS, sum(piece.num_rows for piece, _ in pieces)) > BATCH_BYTES:
+    average = longest = rows = 0
+    for piece, headers in pieces:
+        chunk, rows = piece.chunk, rows + piece.num_rows
+        average = max(average, chunk.total_uncompressed_size // max(1, chunk.num_values))
+        # Repeated values in a dictionary, or values that share a prefix, take little space, however long they are.
+        if chunk.column.physical_type.endswith("BYTE_ARRAY"):
+            longest = max(longest, _longest(headers))
+    if longest * min(_FEW_ROWS, rows) > BATCH_BYTES:
         longest = max(_longest_decoded(piece, headers) for piece, headers in pieces)
     return max(average, longest)
 
@@ -220,7 +223,7 @@ def aligned(
         for name, pieces in columns.items():
             if not len(pending.get(name, ())):
                 pending[name] = next(pieces, ())
-        length = min((len(piece) for piece in pending.values()), default=len(rows))
+        length = min(map(len, pending.values()), default=len(rows))
         if not length:
             ended = next(name for name, piece in pending.items() if not len(piece))
             raise BadFooter(f"{bundle.where}: column {ended} ends early")

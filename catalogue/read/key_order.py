@@ -69,8 +69,8 @@ def _in_key_order(plan: ReadPlan, columnar: Iterator[Piece], blocks: Iterator[Pi
     """
     query = plan.query
     key, time = query.table.key, query.table.time
-    others = [name for name in query.columns if name not in {*query.table.path_columns, key}]
-    others.sort(key=lambda name: name != time)  # rows with equal keys are sorted by time first
+    alike = {key, *query.table.path_columns}  # rows with equal keys are sorted by the others, first by time
+    others = [name for name in dict.fromkeys([time, *query.columns]) if name in query.columns and name not in alike]
     names = list(dict.fromkeys([key, *plan.schema.names]))
     schema = pa.schema([*map(plan.row_schema.field, names)])
     for section in sections(plan):
