@@ -109,10 +109,6 @@ class PlannedRowGroup:
     """Expected share of the pages that wait for the first wave; 1 if it is not known."""
 
     @property
-    def later(self) -> bool:
-        return any(column.later for column in self.columns)
-
-    @property
     def is_whole(self) -> bool:
         """Whether all columns are read completely and at once."""
         return not any(column.index or column.later for column in self.columns)

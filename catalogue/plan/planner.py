@@ -317,16 +317,20 @@ def waves_of(files: Sequence[PlannedFile], cost: Cost) -> tuple[tuple[PlannedReq
     for file in files:
         parts: list[Part] = []
         for group in file.row_groups:
+            later = []
             for read in group.columns:
-                if not read.later:
+                if read.later:
+                    later.append(read)
+                else:
                     parts += read.parts(group.ordinal)
-            second += _second_wave(file, group, cost) if group.later else ()
+            second += _second_wave(file, group, later, cost) if later else ()
         first += plan_requests(file.file.path, parts, cost, file.cached)
     return tuple(filter(None, (tuple(first), tuple(second))))
 
 
-def _second_wave(file: PlannedFile, group: PlannedRowGroup, cost: Cost) -> Iterator[PlannedRequest]:
-    reads = [read for read in group.columns if read.later]
+def _second_wave(
+    file: PlannedFile, group: PlannedRowGroup, reads: Sequence[ColumnRead], cost: Cost
+) -> Iterator[PlannedRequest]:
     pages = deque(sorted(chain.from_iterable(read.single_pages() for read in reads)))
     for fetch in requests_of(file.file.path, group.ordinal, reads, cost, file.cached):
         inside = []

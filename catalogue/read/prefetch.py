@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -188,7 +189,7 @@ class Bundle:
     groups: Sequence[LoadedRowGroup]
     decided: pa.Table | None = None
     """Columns of the first wave of the chosen rows; None if all rows are read at once."""
-    rows: np.ndarray = field(default_factory=lambda: np.arange(0))
+    rows: np.ndarray = field(default_factory=partial(np.arange, 0))
     """Numbers of the chosen rows."""
     later: Sequence[Requested] = ()
     """Requests for other columns, or for a second reading."""
