@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -62,14 +63,12 @@ class IndexFile:
     subset: str
 
     def folder_value(self, name: str) -> str | None:
-        """Return the value of a column in the folders ``name=value`` of the path; None for Hive's name of null."""
-        if name in {"crawl", "subset"}:
-            return str(getattr(self, name))
+        """Return the value of a column in a folder ``name=value`` of the path; None for Hive's name of null."""
         value = unquote(dict(_FOLDER.findall(self.path))[name])
         return None if value == _HIVE_NULL else value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Dataset:
     """A set of Parquet files with one sorted key column."""
 
@@ -83,7 +82,7 @@ class Dataset:
     manifest: str | None = None
     """Path of the list of its files; None if they were given one by one."""
 
-    @property
+    @cached_property
     def schema(self) -> "pa.Schema":
         """Types of the known columns; others keep the type of the files."""
         import pyarrow as pa
@@ -96,7 +95,7 @@ class Dataset:
         texts = [name for name in dict.fromkeys([self.key, *self.path_columns]) if name not in known]
         return pa.schema([*(SCHEMA if known else []), *((name, pa.string()) for name in texts)])
 
-    @property
+    @cached_property
     def time(self) -> str | None:
         return "fetch_time" if self.keys is Keys.URL else None
 

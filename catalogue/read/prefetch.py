@@ -265,7 +265,9 @@ class Bundle:
         return [slice(start, end) for start, end in pairwise(np.searchsorted(rows, self.starts).tolist())]
 
     def path_column(self, name: str, rows: np.ndarray | range) -> pa.StringArray:
-        values = texts([group.file.file.folder_value(name) for group in self.groups])
+        is_field = name in {"crawl", "subset"}
+        files = [group.file.file for group in self.groups]
+        values = texts([getattr(each, name) if is_field else each.folder_value(name) for each in files])
         if len(self.groups) == 1:
             return pa.repeat(values[0], len(rows))
         return values.take(positions(np.searchsorted(self.starts, rows, side="right") - 1))
