@@ -6,7 +6,7 @@ Row groups with missing or doubtful statistics might match; the residual filter 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from catalogue.surt.interval import EVERYTHING
 _STATUS, _ONE = "fetch_status", integer(1, pa.int8())
 _UNKNOWN_TEXTS = texts(["", "-", UNKNOWN_TYPE])
 _NO_SCHEMA = pa.schema([])
+_Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 
 ALL_TYPED = SINCE["content_languages"]
 """The first crawl with languages, which are newer than detected media types: its captures lack them only by chance."""
@@ -278,23 +279,21 @@ class Residual:
         return rows, numbers
 
 
-def without_unknown(name: str, values: pa.Array) -> pa.Array:
+def without_unknown(name: str, values: _Values) -> _Values:
     """Replace unknown values of Common Crawl's index by null, as those of CDX lines: also statuses below 1."""
-    if not len(values):
-        return values
     if name == _STATUS and pa.types.is_signed_integer(values.type):
         return _without(pc.less(values, _ONE), values)
     is_text = name in MAY_BE_UNKNOWN and values.type == pa.string()
     return known_texts(values) if is_text else values
 
 
-def known_texts(values: pa.StringArray) -> pa.StringArray:
+def known_texts(values: _Values) -> _Values:
     """Replace unknown texts by null: empty ones, ``-``, and the media type of captures without one."""
     return _without(pc.is_in(values, value_set=_UNKNOWN_TEXTS), values)
 
 
-def _without(unknown: pa.BooleanArray, values: pa.Array) -> pa.Array:
-    return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if unknown.true_count else values
+def _without(unknown: _Values, values: _Values) -> _Values:
+    return pc.if_else(unknown, pa.nulls(1, values.type)[0], values) if pc.any(unknown).as_py() else values
 
 
 def check_columns(names: Iterable[str], known: Collection[str] = (), table: Dataset = COMMON_CRAWL) -> tuple[str, ...]:

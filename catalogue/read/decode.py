@@ -257,9 +257,9 @@ def valid(rows: pa.Table, bundle: Bundle, dataset: Dataset, columns: Collection[
             except ValueError as error:  # pa.ArrowInvalid is one
                 raise BadFooter(f"{bundle.where}, column {name}: {' '.join(str(error).split())}") from error
             if name in may_be_unknown:
-                known = [without_unknown(name, each) for each in column.chunks]
-                if any(new is not old for new, old in zip(known, column.chunks, strict=True)):
-                    rows = rows.set_column(place, name, pa.chunked_array(known))
+                known = without_unknown(name, column)
+                if known is not column:
+                    rows = rows.set_column(place, name, known)
     return rows
 
 

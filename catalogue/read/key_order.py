@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import accumulate, chain, groupby
-from operator import itemgetter
+from itertools import accumulate, chain
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NamedTuple
@@ -108,10 +107,11 @@ def leasts_after(parts: Sequence[tuple[object, bytes]]) -> list[bytes]:
 
     Parts are given by their section and a lower bound of their keys.
     """
-    found: list[bytes] = []
-    for _, of_section in groupby(parts, itemgetter(0)):
-        found += [*accumulate((least for _, least in reversed([*of_section])), min, initial=END)][-2::-1]
-    return found
+    found, section, least = list[bytes](), None, END
+    for its_section, its_least in reversed(parts):
+        found.append(least if its_section == section else END)
+        section, least = its_section, min(found[-1], its_least)
+    return found[::-1]
 
 
 class KeysLeft:
