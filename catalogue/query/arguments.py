@@ -53,9 +53,12 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     def call(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - as the function has them
         for name in () if takes_others else options.keys() - names:
             raise unknown_argument(own.__name__, name, [each for each in names if each != "self"])
-        first = [_value(name, value, kinds) for name, value in zip(names, args, strict=False)]
-        others = {name: _value(name, value, kinds) for name, value in options.items()}
-        return function(*first, *args[len(names) :], **others)
+        given = [*args]
+        for place, name in enumerate(names[: len(args)]):
+            given[place] = _value(name, args[place], kinds)
+        for name, value in options.items():
+            options[name] = _value(name, value, kinds)
+        return function(*given, **options)
 
     return call
 

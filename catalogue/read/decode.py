@@ -145,9 +145,13 @@ def _piece(group: LoadedRowGroup, read: ColumnRead) -> _Piece:
             raise BadPageIndex("the bytes before its first data page are not one dictionary page")
         headers += [known[page] for run in read.pages for page in run]
     check_headers(headers, chunk, num_rows)
-    data = data[: sum(header.size for header in headers)]  # no decoder reads on
-    if (largest := max((each.inflated for each in headers), default=0)) > limits().max_page:
-        raise ValueError(limits().exceeded("max_page", f"a page of it would have {largest:,} bytes decompressed"))
+    size, most = 0, limits().max_page
+    for header in headers:
+        size += header.size
+        if header.inflated > most:
+            found = f"a page of it would have {header.inflated:,} bytes decompressed"
+            raise ValueError(limits().exceeded("max_page", found))
+    data = data[:size]  # no decoder reads on
     return ChunkPages(chunk, [data], len(data), dictionary, num_rows, chunk.codec), headers
 
 
@@ -166,11 +170,14 @@ def _value_size(pieces: Sequence[_Piece]) -> int:
 
 def _longest(headers: Iterable[PageHeader], *, dictionary: bool = True) -> int:
     """Return an upper bound of the bytes of a value that can be larger than its page; 0 if none can."""
-    coded = dictionary and any(each.needs_dictionary for each in headers)
-    may_repeat = (
-        each.inflated for each in headers if each.encoding == _DELTA_BYTE_ARRAY or (coded and not each.data_page)
-    )
-    return max(may_repeat, default=0)
+    coded, of_dictionary, longest = False, 0, 0
+    for each in headers:
+        coded |= each.needs_dictionary
+        if not each.data_page:
+            of_dictionary = each.inflated
+        elif each.encoding == _DELTA_BYTE_ARRAY:
+            longest = max(longest, each.inflated)
+    return max(longest, of_dictionary) if coded and dictionary else longest
 
 
 def _longest_decoded(piece: ChunkPages, headers: Sequence[PageHeader]) -> int:
