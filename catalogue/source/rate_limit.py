@@ -226,11 +226,11 @@ class Limiter:
 
     @property
     def rate(self) -> float | None:
-        return self.rate_of(self.state)
+        return self.policy.rate and self.rate_of(self.state)
 
     @property
     def state(self) -> RateLimitState:
-        return self._update(lambda state: state)[1]
+        return self._update(lambda state: state)[1] if self._file else self._memory
 
     def acquire(self, max_wait: float = math.inf, notify: Callable[[str], None] = lambda _: None) -> float:
         """Wait for permission to make one request; return its time, for ``succeeded`` and ``blocked``.
@@ -242,6 +242,8 @@ class Limiter:
             Blocked: if the host has blocked this address too often in a row.
             Throttled: at once, if the wait would exceed ``max_wait``; no slot is used then.
         """
+        if self.policy.rate is None and not (self._file or self._memory.blocks):
+            return self.clock.now()
         until = self.clock.now() + max_wait
         while True:
             now = self.clock.now()
