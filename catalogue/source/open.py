@@ -148,9 +148,9 @@ class FolderSource:
     """Files below a folder, with ETags made of size and modification time."""
 
     def __init__(self, folder: Path, *, connections: int = 4) -> None:
-        self.url = folder.resolve().as_uri() + "/"
-        self.connections = connections
         self._folder = folder.resolve()
+        self.url = self._folder.as_uri() + "/"
+        self.connections = connections
         self._closed = False
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:

@@ -157,11 +157,10 @@ def _lock(file: int) -> None:
 class Clock:
     """Monotonic seconds, the same in all processes of the machine."""
 
+    now = staticmethod(time.monotonic)
+
     def __init__(self) -> None:
         self._stopped = Event()
-
-    def now(self) -> float:
-        return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
         """Wait.
@@ -305,7 +304,10 @@ class Limiter:
         slot = self._slot(state, now, rate)
         return state if slot > max(now, until) else state._replace(next_slot=slot + 1 / rate)
 
-    def succeeded(self, acquired_at: float) -> None:
+    def succeeded(self, acquired_at: float, pause: float = 0.0) -> None:
+        """Note a response; for ``pause`` seconds no other request is granted, in all processes."""
+        if pause:
+            self._pause(pause)
         if not self._memory.blocks and self._memory.rate is None:  # the usual case: nothing changes
             return
         now = self.clock.now()
@@ -324,16 +326,16 @@ class Limiter:
 
         self._update(change)
 
-    def slow_down(self) -> None:
-        """Halve the rate after a throttled request."""
+    def slow_down(self, pause: float = 0.0) -> None:
+        """Halve the rate after a throttled request; see ``succeeded`` for ``pause``."""
+        if pause:
+            self._pause(pause)
         now = self.clock.now()
         self._update(lambda state: self._halved(state, now))
 
-    def pause(self, seconds: float) -> None:
-        """Grant no request for some seconds, in all processes."""
-        if seconds:
-            slot = self.clock.now() + seconds
-            self._update(lambda state: state._replace(next_slot=max(state.next_slot, slot)))
+    def _pause(self, seconds: float) -> None:
+        slot = self.clock.now() + seconds
+        self._update(lambda state: state._replace(next_slot=max(state.next_slot, slot)))
 
     def blocked(self, acquired_at: float) -> float:
         """Record a block and return the seconds of pause; simultaneous blocks count once.
