@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from catalogue.cdx.blocks import FoundLines, block_error, line_array, line_starts
+from catalogue.cdx.blocks import FoundLines, block_error, split_lines
 from catalogue.cdx.lines import COLUMNS, FIELDS, lines_of
 from catalogue.commoncrawl.crawls import SUBSETS, has_columnar_index
 from catalogue.commoncrawl.schema import SCHEMA
@@ -98,8 +98,8 @@ def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
 
 def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]:
     """Return keys, times and JSON objects; lines and objects end with a line feed."""
-    starts, _ = line_starts(data)
-    parts = pc.split_pattern(line_array(starts, data), b" ", max_splits=_PARTS - 1)
+    _, lines, _ = split_lines(data)
+    parts = pc.split_pattern(lines, b" ", max_splits=_PARTS - 1)
     if (np.diff(integers(parts.offsets)) != _PARTS).any():
         raise _Invalid("no JSON object")
     values = parts.flatten()
