@@ -77,17 +77,13 @@ def write_blocks(file: BinaryIO, crawl: str, parts: Iterable[BlockList]) -> byte
 
 
 def block_count(directory: bytes) -> int:
-    return int(_about(_opened(directory))["blocks"])
+    return int(_opened(directory).schema.metadata[b"blocks"])
 
 
 def _opened(directory: bytes) -> pa.RecordBatch:
     with pa.ipc.open_stream(directory) as stream:
         batch: pa.RecordBatch = stream.read_next_batch()
     return batch
-
-
-def _about(directory: pa.RecordBatch) -> dict[str, str]:
-    return {key.decode(): value.decode() for key, value in (directory.schema.metadata or {}).items()}
 
 
 def _table(crawl: str, columns: pa.RecordBatch) -> pa.Table:
@@ -123,24 +119,24 @@ class StoredList:
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         self._firsts = _opened(directory)
-        about = _about(self._firsts)
-        self.crawl = about["crawl"]
+        about = self._firsts.schema.metadata
+        self.crawl = about[b"crawl"].decode()
         self._path = path
-        self._keys = [first[:-STAMP] for first in self._firsts.column("first").to_pylist()]
+        self._numbers: list[int] = [*self._firsts.column("number").to_pylist(), int(about[b"blocks"]) + 1]
+        self._keys = pc.binary_slice(self._firsts.column("first"), 0, -STAMP).to_pylist()
         try:
             file = pa.OSFile(str(path))  # opened once: another thread or process may delete or replace it
             digest = _digest(file)
         except OSError as error:
             raise self._damaged(error) from error
-        if digest != about["footer"]:
+        if digest.encode() != about[b"footer"]:
             raise self._damaged("it was replaced or damaged")
         self._file = pq.ParquetFile(file, page_checksum_verification=True)
         self._last: tuple[range, BlockList] | None = None
         self._lock = Lock()
 
     def __len__(self) -> int:
-        count: int = self._file.metadata.num_rows
-        return count
+        return self._numbers[-1] - 1
 
     def parts(self) -> Iterator[BlockList]:
         last = len(self._keys) - 1
@@ -156,7 +152,7 @@ class StoredList:
     def count(self, interval: KeyInterval) -> int:
         """Count the blocks with keys of an interval, and at most some thousand others."""
         groups = self._groups(interval)
-        return sum(self._file.metadata.row_group(number).num_rows for number in groups)
+        return self._numbers[groups.stop] - self._numbers[groups.start]
 
     def share(self, key: bytes) -> float:
         """Return the share of the blocks that start with a key less than ``key``; see ``list_search.Predictor``."""
@@ -183,8 +179,7 @@ class StoredList:
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(error) from error
         first = pc.binary_join_element_wise(table.column("first_key"), table.column("first_time"), text(" "))
-        columns = [first.cast(pa.binary()), *(table.column(name) for name in COLUMNS.names[1:])]
-        return pa.table(columns, schema=COLUMNS)
+        return pa.table([first.cast(pa.binary()), *table.select(COLUMNS.names[1:]).columns], schema=COLUMNS)
 
     def _groups(self, interval: KeyInterval) -> range:
         first = max(0, bisect_left(self._keys, interval.start) - 1)

@@ -52,9 +52,8 @@ class Block:
         self._data = data
         if not data.endswith(b"\n"):
             raise self.error("the last line does not end" if data else "it is empty")
-        self._starts, plain = line_starts(data)
-        lines = self._lines = line_array(self._starts, data)
-        if not (plain and pc.all(pc.less_equal(lines[:-1], lines[1:]), min_count=0).as_py()):
+        self._starts, self._lines, plain = split_lines(data)
+        if not (plain and pc.all(pc.less_equal(self._lines[:-1], self._lines[1:]), min_count=0).as_py()):
             self._check_keys()
         if self.key(len(self) - 1) >= END:
             raise self.error("a key is not text", len(self))
@@ -110,25 +109,23 @@ class Block:
         return block_error(self.path, self.offset, what, line)
 
 
-def line_starts(data: bytes) -> tuple[np.ndarray, bool]:
-    """Return the starts of lines that each end with a line feed, and the end, as 32-bit numbers.
+def split_lines(data: bytes) -> tuple[np.ndarray, pa.BinaryArray, bool]:
+    """Return the starts of lines that each end with a line feed, and the end, as 32-bit numbers; and the lines.
 
-    The second value says whether there are no other control characters.
+    The last value says whether there are no other control characters.
     """
     codes, plain = np.frombuffer(data, np.uint8), True
     marks = np.empty(_AT_ONCE, np.bool_)
-    starts = [np.zeros(1, np.int32)]
+    found = [np.zeros(1, np.int32)]
     for at in range(0, len(codes), _AT_ONCE):
         part = codes[at : at + _AT_ONCE]
         ends = np.flatnonzero(np.less(part, _FIRST_PRINTABLE, out=marks[: len(part)]))
         breaks = part[ends] == _LF
         plain = plain and bool(breaks.all())
-        starts.append((ends[breaks] + (at + 1)).astype(np.int32))
-    return np.concatenate(starts), plain
-
-
-def line_array(starts: np.ndarray, data: bytes) -> pa.BinaryArray:
-    return pa.Array.from_buffers(pa.binary(), len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(data)])
+        found.append((ends[breaks] + (at + 1)).astype(np.int32))
+    starts = np.concatenate(found)
+    buffers = [None, pa.py_buffer(starts), pa.py_buffer(data)]
+    return starts, pa.Array.from_buffers(pa.binary(), len(starts) - 1, buffers), plain
 
 
 def block_error(path: str, offset: int, what: str, line: int | None = None) -> BadCdx:

@@ -125,18 +125,14 @@ class BlockList:
         return self.first(place)[:-STAMP]
 
     def shard(self, place: int) -> int:
-        return self._number("shard", place)
+        return int(self.columns.column("shard")[place])
 
     def extent(self, place: int) -> ByteRange:
-        offset = self._number("offset", place)
-        return ByteRange(offset, offset + self._number("length", place))
+        offset = int(self.columns.column("offset")[place])
+        return ByteRange(offset, offset + int(self.columns.column("length")[place]))
 
     def number(self, place: int) -> int:
-        return self._number("number", place)
-
-    def _number(self, name: str, place: int) -> int:
-        value: int = self.columns.column(name)[place].as_py()
-        return value
+        return int(self.columns.column("number")[place])
 
     def path(self, place: int) -> str:
         return f"{index_folder(self.crawl)}/cdx-{self.shard(place):05}.gz"
@@ -173,7 +169,7 @@ class BlockList:
 
     def reads(self, blocks: Places, *, max_length: int = MAX_READ) -> list[BlockRead]:
         """Merge neighbouring blocks of a shard into requests of at most ``max_length`` bytes, or of one block."""
-        shards, offsets, lengths = (integers(self.columns.column(name)) for name in ("shard", "offset", "length"))
+        shards, offsets, lengths = map(integers, self.columns.select(["shard", "offset", "length"]).columns)
         ends = offsets + lengths
         found = []
         at = blocks.start
@@ -258,7 +254,7 @@ def _columns(data: bytes) -> pa.RecordBatch:
 
 def _faults(columns: pa.RecordBatch) -> list[tuple[_Mask, str]]:
     firsts = columns.column("first")
-    shard, offset, length, number = (integers(columns.column(name)) for name in COLUMNS.names[1:])
+    shard, offset, length, number = map(integers, columns.columns[1:])
     same = shard[1:] == shard[:-1]
     expected = np.where(same, offset[:-1] + length[:-1], 0)
     return [

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from catalogue.cdx.blocks import FoundLines, block_error, line_array, line_starts
+from catalogue.cdx.blocks import FoundLines, block_error, split_lines
 from catalogue.cdx.lines import COLUMNS, FIELDS, lines_of
 from catalogue.commoncrawl.crawls import SUBSETS, has_columnar_index
 from catalogue.commoncrawl.schema import SCHEMA
@@ -35,8 +35,7 @@ from catalogue.parquet.arrow_arrays import (
 )
 from catalogue.query.resolved_query import known_texts
 
-_STATUS, _RECORD_ID, _NUMBERS = "status", "recordid", ("offset", "length")
-_REQUIRED = ("url", "filename")
+_REQUIRED, _NUMBERS = ("url", "filename"), ("length", "offset")
 _JSON = pa.schema([(name, pa.string()) for name in FIELDS])
 
 _CAPTURES = pa.schema([SCHEMA.field(name) for name in COLUMNS])
@@ -78,19 +77,20 @@ class _Invalid(ValueError):
 
 def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
     keys, times, objects = _parts(data)
-    fields = _objects(objects)
+    columns = _objects(objects)
     for name in _REQUIRED:
-        if fields[name].null_count:
+        if columns[FIELDS[name]].null_count:
             raise _Invalid(f"no field {name}")
-    archives = pc.split_pattern(fields["filename"], "/", max_splits=1, reverse=True)
+    archives = pc.split_pattern(columns["warc_filename"], "/", max_splits=1, reverse=True)
     folders = archives.flatten().take(archives.offsets[:-1]).dictionary_encode()
-    places = [_place(crawl, folder) for folder in folders.dictionary.to_pylist()]
-    columns = {FIELDS[name]: _numbers(name, each) if name in _NUMBERS else each for name, each in fields.items()}
+    segments, subsets = zip(*map(partial(_place, crawl), folders.dictionary.to_pylist()), strict=True)
+    columns |= {"warc_segment": texts(segments).take(folders.indices), "subset": texts(subsets).take(folders.indices)}
+    for name in _NUMBERS:
+        columns[FIELDS[name]] = _numbers(name, columns[FIELDS[name]])
     columns |= {"url_surtkey": keys.cast(pa.string()), "fetch_time": _times(times)}
-    columns[FIELDS[_RECORD_ID]] = _record_ids(fields[_RECORD_ID])
-    columns |= {"fetch_status": _statuses(fields[_STATUS]), "crawl": pa.repeat(text(crawl), len(keys))}
-    columns |= {"warc_segment": texts([segment for segment, _ in places]).take(folders.indices)}
-    columns |= {"subset": texts([subset for _, subset in places]).take(folders.indices)}
+    columns["warc_record_id"] = _record_ids(columns["warc_record_id"])
+    columns["fetch_status"] = _statuses(columns["fetch_status"])
+    columns["crawl"] = pa.repeat(text(crawl), len(keys))
     rows = pa.RecordBatch.from_arrays([columns[name] for name in COLUMNS], schema=_CAPTURES)
     rows.validate(full=True)
     return rows
@@ -98,17 +98,18 @@ def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
 
 def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]:
     """Return keys, times and JSON objects; lines and objects end with a line feed."""
-    starts, _ = line_starts(data)
-    parts = pc.split_pattern(line_array(starts, data), b" ", max_splits=_PARTS - 1)
+    _, lines, _ = split_lines(data)
+    parts = pc.split_pattern(lines, b" ", max_splits=_PARTS - 1)
     if (np.diff(integers(parts.offsets)) != _PARTS).any():
         raise _Invalid("no JSON object")
     values = parts.flatten()
-    keys, times, objects = (values.take(positions(np.arange(at, len(values), _PARTS))) for at in range(_PARTS))
+    places = np.arange(len(values)).reshape(-1, _PARTS)
+    keys, times, objects = map(values.take, map(positions, places.T))
     return keys, times, objects
 
 
 def _objects(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
-    """Parse JSON objects, one a line; unknown values are null.
+    """Parse JSON objects, one a line, to columns; unknown values are null.
 
     Arrow reads objects wherever their lines end, so the number of rows shows whether a line has more. It starts a
     thread, which takes longer than parsing a few lines here.
@@ -122,7 +123,7 @@ def _objects(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
     found = found or _parsed_by_arrow(objects)
     if not pc.all(pc.ends_with(objects, b"}\n"), min_count=0).as_py():
         raise _Invalid("spaces after the JSON object")
-    return {name: values if name in _REQUIRED else known_texts(values) for name, values in found.items()}
+    return {FIELDS[name]: values if name in _REQUIRED else known_texts(values) for name, values in found.items()}
 
 
 def _parsed_by_arrow(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
@@ -137,7 +138,7 @@ def _parsed_by_arrow(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
         return _parsed(objects)
     if len(table) != len(objects):
         raise _Invalid("a line has several objects, or a part of one")
-    return {name: joined(table.column(name)) for name in FIELDS}
+    return dict(zip(table.column_names, map(joined, table.columns), strict=True))
 
 
 def _parsed(objects: pa.BinaryArray) -> dict[str, pa.StringArray]:
@@ -197,8 +198,10 @@ def _times(stamps: pa.BinaryArray) -> pa.Array:
 def _statuses(written: pa.StringArray) -> pa.Array:
     """Convert statuses; 0 stands for an unknown one."""
     known = written.dictionary_encode(null_encoding="encode")
-    shorts = [_SHORT.fullmatch(each or "") for each in known.dictionary.to_pylist()]
-    statuses = [value if short and (value := int(short[1])) <= _GREATEST else 0 for short in shorts]
+    statuses = [
+        value if (short := _SHORT.fullmatch(each or "")) and (value := int(short[1])) <= _GREATEST else 0
+        for each in known.dictionary.to_pylist()
+    ]
     values = np.array(statuses, np.int64)[integers(known.indices)]
     return pc.if_else(flags(values > 0), positions(values), pa.nulls(1, pa.int64())[0]).cast(pa.int16())
 

@@ -131,8 +131,12 @@ def parse_crawl_words(words: Iterable[str], known: Collection[str] = ()) -> list
     Words are names, ranges ``A..B`` (``A..latest`` is ``A..``), years, ``latest``, a number of newest crawls, ``all``
     and ``stored``.
     """
-    parts = (_OPEN_END.sub("..", part.strip()) for word in words for part in word.split(","))
-    return ["..".join(_complete(end, known) for end in part.split("..")) for part in parts]
+    parsed = []
+    for word in words:
+        for part in word.split(","):
+            ends = _OPEN_END.sub("..", part.strip()).split("..")
+            parsed.append("..".join(_complete(end, known) for end in ends))
+    return parsed
 
 
 def _complete(name: str, known: Collection[str]) -> str:
@@ -184,15 +188,14 @@ def _end_age(end: str, known: Collection[str], year_and_name: tuple[str, str]) -
 
 def plain_names(words: Iterable[str]) -> Iterator[str]:
     """Yield the words of ``parse_crawl_words`` that are names of crawls."""
-    return (
-        word
-        for word in words
-        if ".." not in word and word not in _WORDS and not (_YEAR.fullmatch(word) or _COUNT.fullmatch(word))
-    )
+    for word in words:
+        if ".." not in word and word not in _WORDS and not (_YEAR.fullmatch(word) or _COUNT.fullmatch(word)):
+            yield word
 
 
 def newest_first(crawls: Iterable[str]) -> list[str]:
-    return sorted(set(crawls), key=lambda crawl: (_age(crawl), crawl), reverse=True)
+    by_name = sorted(set(crawls), reverse=True)  # for those of one age
+    return sorted(by_name, key=_age, reverse=True)
 
 
 def subset_place(subset: str) -> tuple[int, str]:

@@ -157,17 +157,16 @@ class BlockLists:
         """Return the stored list of a crawl, or else its search, with the lines that are known."""
         store = self._update()
         known = self._lists.get(crawl)
+        if store and crawl in self._stored and not isinstance(known, StoredList):
+            try:
+                known = open_list(store, crawl) or known
+            except StoreDamaged as error:
+                self.lose(crawl, error)
+                return self.get(crawl)
         if known is None:
             known = ClusterSearch(self._source(), crawl)
-        if store and isinstance(known, ClusterSearch):
-            if crawl in self._stored:
-                try:
-                    known = open_list(store, crawl) or known
-                except StoreDamaged as error:
-                    self.lose(crawl, error)
-                    return self.get(crawl)
-            elif not known.lines:
-                known.lines = stored_lines(store, self._source().url, crawl)
+        if store and isinstance(known, ClusterSearch) and not (known.lines or crawl in self._stored):
+            known.lines = stored_lines(store, self._source().url, crawl)
         self._lists[crawl] = known
         return known
 

@@ -85,9 +85,10 @@ class CdxIndex:
     def _planned(self, search: ListSearch | None, blocks: tuple[PlannedBlocks, ...]) -> CrawlPlan:
         source, requests = self._source(), []
         cache = source if isinstance(source, CachedSource) else None
-        for read in (read for each in blocks for read in each.reads):
-            is_cached = cache is not None and read.pin is not None and cache.is_cached(read.path, read.pin, read.range)
-            requests.append(PlannedRequest(read.path, read.range, (), cached=is_cached))
+        for each in blocks:
+            for path, part, _, pin in each.reads:
+                is_cached = cache is not None and pin is not None and cache.is_cached(path, pin, part)
+                requests.append(PlannedRequest(path, part, (), cached=is_cached))
         waves = (tuple(requests),) if requests else ()
         return CrawlPlan(self.crawl, CDX, self._cost, blocks=blocks, waves=waves, search=search)
 

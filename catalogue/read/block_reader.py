@@ -151,10 +151,13 @@ def _matching(
 
 def _found(blocks: Iterable[Block], intervals: KeyIntervals, least: int) -> Iterator[tuple[Block, list[FoundLines]]]:
     found: list[FoundLines] = []
+    size = 0
     for block in blocks:
-        found += block.find(intervals)
-        if sum(len(each.data) for each in found) >= least:
+        for each in block.find(intervals):
+            found.append(each)
+            size += len(each.data)
+        if size >= least:
             yield block, found
-            found = []
+            found, size = [], 0
     if found:
         yield block, found

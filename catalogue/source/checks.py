@@ -290,7 +290,7 @@ def _printable(value: str | None) -> str | None:
 
 
 def differ(expected: str | None, sent: str | None) -> bool:
-    return is_strong(expected) and is_strong(sent) and expected != sent
+    return expected != sent and is_strong(expected) and is_strong(sent)
 
 
 def _is_text(headers: Mapping[str, str]) -> bool:

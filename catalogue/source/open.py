@@ -33,7 +33,7 @@ _ENVIRONMENT = (
     *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE"),
 )
 """Variables that change how a source is reached or trusted."""
-_COMMON_CRAWL_HOSTS = ("commoncrawl.org", "ds5q9oxwqwsfj.cloudfront.net")
+_COMMON_CRAWL_HOSTS = (".commoncrawl.org", ".ds5q9oxwqwsfj.cloudfront.net")
 
 
 def open_source(
@@ -53,12 +53,12 @@ def open_source(
         QueryError: if the address is none of these, or an extra is not installed.
     """
     options = {"notify": notify, "attempts": attempts, "max_wait": max_wait, "observer": observer, "limit": limit}
-    hosts = settings.hosts if url == settings.source else ()
-    opened = [_open(host, settings, clock or Clock(), options) for host in hosts or (Host("", url),)]
-    if len(opened) == 1:
-        return opened[0]
+    hosts = settings.hosts if url == settings.source and settings.hosts else (Host("", url),)
+    if len(hosts) == 1:
+        return _open(hosts[0], settings, clock or Clock(), options)
     from catalogue.source.several_hosts import SeveralHosts  # noqa: PLC0415 - few need it
 
+    opened = [_open(host, settings, clock or Clock(), options) for host in hosts]
     return SeveralHosts(hosts, opened, **options)
 
 
@@ -129,7 +129,7 @@ def _policy(scheme: str, host: str, settings: Settings, rules: Host) -> Policy:
     policy = Policy()
     if scheme == "s3":
         policy = S3_COMMON_CRAWL if host == "commoncrawl" else Policy(connections=32)
-    elif any(host == name or host.endswith("." + name) for name in _COMMON_CRAWL_HOSTS):
+    elif f".{host}".endswith(_COMMON_CRAWL_HOSTS):
         policy = COMMON_CRAWL if settings.hosts else replace(COMMON_CRAWL, elsewhere=ELSEWHERE)
     rate = rules.rate or policy.rate
     # For several hosts, the setting is a limit for each of them.
@@ -148,9 +148,9 @@ class FolderSource:
     """Files below a folder, with ETags made of size and modification time."""
 
     def __init__(self, folder: Path, *, connections: int = 4) -> None:
-        self.url = folder.resolve().as_uri() + "/"
-        self.connections = connections
         self._folder = folder.resolve()
+        self.url = self._folder.as_uri() + "/"
+        self.connections = connections
         self._closed = False
 
     def get(self, path: str, requested: RequestedRange = None, *, pin: FileVersion | None = None) -> Response:

@@ -157,11 +157,10 @@ def _lock(file: int) -> None:
 class Clock:
     """Monotonic seconds, the same in all processes of the machine."""
 
+    now = staticmethod(time.monotonic)
+
     def __init__(self) -> None:
         self._stopped = Event()
-
-    def now(self) -> float:
-        return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
         """Wait.
@@ -226,11 +225,11 @@ class Limiter:
 
     @property
     def rate(self) -> float | None:
-        return self.rate_of(self.state)
+        return self.policy.rate and self.rate_of(self.state)
 
     @property
     def state(self) -> RateLimitState:
-        return self._update(lambda state: state)[1]
+        return self._update(lambda state: state)[1] if self._file else self._memory
 
     def acquire(self, max_wait: float = math.inf, notify: Callable[[str], None] = lambda _: None) -> float:
         """Wait for permission to make one request; return its time, for ``succeeded`` and ``blocked``.
@@ -242,6 +241,8 @@ class Limiter:
             Blocked: if the host has blocked this address too often in a row.
             Throttled: at once, if the wait would exceed ``max_wait``; no slot is used then.
         """
+        if self.policy.rate is None and not (self._file or self._memory.blocks):
+            return self.clock.now()
         until = self.clock.now() + max_wait
         while True:
             now = self.clock.now()
@@ -303,7 +304,10 @@ class Limiter:
         slot = self._slot(state, now, rate)
         return state if slot > max(now, until) else state._replace(next_slot=slot + 1 / rate)
 
-    def succeeded(self, acquired_at: float) -> None:
+    def succeeded(self, acquired_at: float, pause: float = 0.0) -> None:
+        """Note a response; for ``pause`` seconds no other request is granted, in all processes."""
+        if pause:
+            self._pause(pause)
         if not self._memory.blocks and self._memory.rate is None:  # the usual case: nothing changes
             return
         now = self.clock.now()
@@ -322,16 +326,16 @@ class Limiter:
 
         self._update(change)
 
-    def slow_down(self) -> None:
-        """Halve the rate after a throttled request."""
+    def slow_down(self, pause: float = 0.0) -> None:
+        """Halve the rate after a throttled request; see ``succeeded`` for ``pause``."""
+        if pause:
+            self._pause(pause)
         now = self.clock.now()
         self._update(lambda state: self._halved(state, now))
 
-    def pause(self, seconds: float) -> None:
-        """Grant no request for some seconds, in all processes."""
-        if seconds:
-            slot = self.clock.now() + seconds
-            self._update(lambda state: state._replace(next_slot=max(state.next_slot, slot)))
+    def _pause(self, seconds: float) -> None:
+        slot = self.clock.now() + seconds
+        self._update(lambda state: state._replace(next_slot=max(state.next_slot, slot)))
 
     def blocked(self, acquired_at: float) -> float:
         """Record a block and return the seconds of pause; simultaneous blocks count once.

@@ -140,13 +140,16 @@ class PoliteSource:
     def _get(
         self, path: str, requested: RequestedRange, pin: FileVersion | None, attempts: int, until: float
     ) -> Response:
+        # An ETag means nothing to another source.
+        pin = FileVersion(pin.size, None) if pin and pin.origin not in {None, self.url} else pin
+        get = partial(self.inner.get, path, requested, pin=pin)
         last: SourceError = SourceUnavailable(f"{self.url}{path} was not requested")
         throttled = same = 0
         for attempt in range(attempts):
             acquired_at = self._acquire(until)
             wait = 0.0
             try:
-                response = self._request(path, requested, pin)
+                response = observed(self._observer, self.url, path, requested, get) if self._observer else get()
             except Blocked as error:
                 self._count(failed=True)
                 pause = self.limiter.blocked(acquired_at)
@@ -155,18 +158,14 @@ class PoliteSource:
                 last = error
             except Throttled as error:
                 self._count(failed=True, throttled=True)
-                self.limiter.slow_down()
-                self.limiter.pause(error.pause)
+                self.limiter.slow_down(error.pause)
                 wait = self._backoff(error, throttled, until)
                 throttled += 1
                 last = error
             except (Unreachable, WrongRange, WrongLength, RangeIgnored) as error:
                 self._count(failed=True)
                 same = same + 1 if str(error) == str(last) else 1
-                self._check_attempts(error, path, requested, attempt + 1, same)
-                wait = min(_LONGEST_BACKOFF, 0.5 * 2**attempt) * self._jitter() if attempt else 0.0
-                if isinstance(error, NameNotResolved):
-                    wait = max(wait, _UNRESOLVED_PAUSE)
+                wait = self._wait_after(error, path, requested, attempt, same)
                 last = error
             except SourceUnavailable:
                 raise
@@ -177,8 +176,7 @@ class PoliteSource:
                 last = _once_more(error, last, pin)
             else:
                 self._note_honoured(requested, response)
-                self.limiter.succeeded(acquired_at)
-                self.limiter.pause(response.pause)
+                self.limiter.succeeded(acquired_at, response.pause)
                 self._count(failed=False, received=len(response.body))
                 return response
             if attempt + 1 < attempts:
@@ -208,21 +206,14 @@ class PoliteSource:
             self._limit.take()
         return acquired_at
 
-    def _request(self, path: str, requested: RequestedRange, pin: FileVersion | None) -> Response:
-        if pin and pin.origin not in {None, self.url}:  # an ETag means nothing to another source
-            pin = FileVersion(pin.size, None)
-        get = partial(self.inner.get, path, requested, pin=pin)
-        return observed(self._observer, self.url, path, requested, get) if self._observer else get()
-
     def close(self) -> None:
         """See ``Source.close``; also interrupts waits."""
         self.limiter.clock.stop()
         self.inner.close()
 
-    def _check_attempts(
-        self, error: SourceError, path: str, requested: RequestedRange, attempts: int, same: int
-    ) -> None:
-        policy = self.limiter.policy
+    def _wait_after(self, error: SourceError, path: str, requested: RequestedRange, attempt: int, same: int) -> float:
+        """Return the seconds before the next attempt, unless there are too many."""
+        policy, attempts = self.limiter.policy, attempt + 1
         if same == _SAME_ATTEMPTS and isinstance(error, WrongRange | WrongLength | WithoutTls):
             raise error
         if isinstance(error, UnexpectedHtml):
@@ -241,6 +232,8 @@ class PoliteSource:
             if attempts >= (_IGNORED_ATTEMPTS if self._honoured_ranges else policy.never_honoured):
                 self._note_rangeless(path)
                 raise error if self._honoured_ranges else RangeIgnored(f"{error}; {_USE_ANOTHER}") from error
+        wait = min(_LONGEST_BACKOFF, 0.5 * 2**attempt) * self._jitter() if attempt else 0.0
+        return max(wait, _UNRESOLVED_PAUSE) if isinstance(error, NameNotResolved) else wait
 
     def _note_rangeless(self, path: str) -> None:
         with self._lock:

@@ -46,6 +46,7 @@ _LABEL_ENDS = re.compile(r"[.\u3002\uff0e\uff61]")
 _DOTS = re.compile(r"\.{2,}")
 _WWW, _FIRST_WWW = re.compile(r"(?:www[0-9]*\.)+"), re.compile(r"www[0-9]*\.")
 _SEVERAL_WWW = re.compile(r"(?:www[0-9]*\.){2}", re.ASCII | re.IGNORECASE)
+_PLAIN_HOST = re.compile(r"(?:[a-z0-9_-]+\.)+[a-z][a-z0-9_-]*", re.ASCII | re.IGNORECASE)
 _WHOLE_IPV4 = re.compile(r"0*([0-9]{1,19})")
 _OCTAL_IPV4 = re.compile(r"0[0-7]*(?:\.[0-7]+){3}")
 _DECIMAL_IPV4 = re.compile(r"[1-9][0-9]{0,2}(?:\.0*[0-9]{1,3}){3}")
@@ -117,7 +118,7 @@ def plain_key(url: str) -> str | None:
         if _SEVERAL_WWW.match(host):
             return None
         host = strip_www(host)
-    key = f"{_reversed(host)}){path.removesuffix('/') or '/'}"
+    key = f"{reversed_host(host)}){path.removesuffix('/') or '/'}"
     if "&" in query:
         query = "&".join(sorted(query.split("&"), key=argument_order))
     return f"{key}?{query}" if query else key
@@ -157,7 +158,7 @@ def _key(parts: Parts, era: Era) -> str:
 def _opaque_key(url: str) -> str:
     """Return the key of other records: the URL itself, except for DNS look-ups."""
     _check_unicode(url)
-    return f"{_reversed(url.removeprefix('dns:'))})" if url.startswith("dns:") else url
+    return f"{','.join(reversed(url.removeprefix('dns:').split('.')))})" if url.startswith("dns:") else url
 
 
 def split(url: str) -> Parts:
@@ -185,8 +186,7 @@ def split(url: str) -> Parts:
 
 def without_surplus_slashes(url: str) -> str:
     """Remove slashes that some URLs of the index have between ``https://`` and the host."""
-    found = _TYPED_SLASHES.match(url)
-    return found[1] + url[found.end() :] if found else url
+    return _TYPED_SLASHES.sub(r"\1", url)
 
 
 def no_key(url: str, why: str) -> QueryError:
@@ -225,6 +225,8 @@ def port_key(parts: Parts) -> str:
 
 def canonical_host(host: str, era: Era) -> str:
     """Return the normalized host in the usual order of labels, with its ``www.``."""
+    if _PLAIN_HOST.fullmatch(host):
+        return host.lower()
     host = _unescaped(host)
     if not host.isascii():
         host = _to_ascii(host)
@@ -242,12 +244,8 @@ def strip_www(host: str, era: Era = NEWEST) -> str:
 
 def reversed_host(host: str) -> str:
     """Return the labels of a host in reverse order, or an IPv6 address without brackets."""
-    if "." not in host:
-        return host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    return _reversed(host)
-
-
-def _reversed(host: str) -> str:
+    if "." not in host and host.startswith("[") and host.endswith("]"):
+        return host[1:-1]
     return ",".join(reversed(host.split(".")))
 
 

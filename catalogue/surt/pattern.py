@@ -30,6 +30,7 @@ import enum
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from catalogue.errors import QueryError
 from catalogue.surt.interval import EVERYTHING, KeyInterval, exact_interval, merge, prefix_interval
@@ -110,15 +111,18 @@ def parse_pattern(pattern: str, match: Match | None = None) -> Pattern:
     Raises:
         QueryError: if it is invalid or contradicts ``match``; the message shows a valid one.
     """
-    typed = pattern.strip()
+    typed = text = pattern.strip()
     if KNOWN_SCHEME.match(typed):  # other blanks are part of a key
         typed = pattern.strip(BLANKS)
+        text = without_surplus_slashes(typed)
     if typed == "*" and match in {None, Match.DOMAIN, Match.PREFIX}:
         return Pattern(typed, match or Match.DOMAIN, (EVERYTHING,))
-    text = without_surplus_slashes(typed)
+    found = KNOWN_SCHEME.match(text)
+    scheme = found[0] if found else ""
+    rest = text.removeprefix(scheme)
     try:
-        _check(text, has_surplus_slashes=text != typed)
-        match, url = _by_form(text) if match is None else (match, _by_match(text, match))
+        _check(scheme, rest, has_surplus_slashes=text != typed)
+        match, url = _by_form(scheme, rest) if match is None else (match, _by_match(scheme, rest, match))
         intervals = merge(_INTERVALS[match](url))
     except _Refused as refused:
         reason = str(refused)
@@ -126,7 +130,7 @@ def parse_pattern(pattern: str, match: Match | None = None) -> Pattern:
         if _LIST_THEM not in reason:
             reason += "; patterns look like example.com/page, example.com/* or *.example.com"
         raise QueryError(f"{typed[:200]!r}{separator}{reason}") from None
-    exact_url = typed if match is Match.EXACT and KNOWN_SCHEME.match(typed) else None
+    exact_url = typed if match is Match.EXACT and scheme else None
     return Pattern(typed, match, intervals, exact_url)
 
 
@@ -147,27 +151,21 @@ class _Refused(Exception):
     """Why a pattern is invalid, as the rest of a sentence that starts with the pattern."""
 
 
-def _check(typed: str, *, has_surplus_slashes: bool) -> None:
-    if not typed:
+def _check(scheme: str, rest: str, *, has_surplus_slashes: bool) -> None:
+    if not (scheme or rest):
         raise _Refused("is not a pattern")
-    host = _HOST_END.split(_without_scheme(typed), maxsplit=1)[0]
-    if _NOT_IN_URLS.search(host if KNOWN_SCHEME.match(typed) else typed) or _SECOND_URL.search(typed):
+    host = _HOST_END.split(rest, maxsplit=1)[0]
+    if _NOT_IN_URLS.search(host if scheme else rest) or _SECOND_URL.search(rest):
         raise _Refused("contains a space; write %20")
     if has_surplus_slashes and "." not in host:  # a path
         raise _Refused("names no host")
-    if _NOT_A_PORT.match(typed) and not KNOWN_SCHEME.match(typed):
+    if not scheme and _NOT_A_PORT.match(rest):
         raise _Refused("starts neither with http:// or https:// nor with a host, or a host and a port")
-    if _without_scheme(typed).startswith("/") and not typed.startswith("//"):
+    if rest.startswith("/") and (scheme or not rest.startswith("//")):
         raise _Refused("names no host")
 
 
-def _without_scheme(typed: str) -> str:
-    found = KNOWN_SCHEME.match(typed)
-    return typed[found.end() :] if found else typed
-
-
-def _by_form(typed: str) -> tuple[Match, str]:
-    rest = _without_scheme(typed)
+def _by_form(scheme: str, rest: str) -> tuple[Match, str]:
     below = rest.removeprefix("*.")
     if "*" in below[:-1]:
         raise _Refused("has a * that is neither its last character nor the *. before a host; %2A is a plain asterisk")
@@ -179,29 +177,26 @@ def _by_form(typed: str) -> tuple[Match, str]:
             host = re.split("[/?#*]", below, maxsplit=1)[0]
             instead = _proposed("; use ", f"*.{host}", ", and choose by url_path")
             raise _Refused(f"combines subdomains and a path, which keys cannot express{instead}")
-        return Match.DOMAIN, typed.removesuffix(rest) + host
+        return Match.DOMAIN, scheme + host
     if rest.endswith("*"):
-        return Match.PREFIX, _before_asterisk(typed)
-    return Match.EXACT, typed
+        return Match.PREFIX, scheme + _before_asterisk(rest)
+    return Match.EXACT, scheme + rest
 
 
-def _by_match(typed: str, match: Match) -> str:
-    if match is Match.PREFIX and typed.endswith("*"):
-        return _before_asterisk(typed)
-    if match is Match.DOMAIN:
-        rest = _without_scheme(typed)
-        return typed.removesuffix(rest) + rest.removeprefix("*.")
-    return typed
+def _by_match(scheme: str, rest: str, match: Match) -> str:
+    if match is Match.PREFIX and rest.endswith("*"):
+        return scheme + _before_asterisk(rest)
+    return scheme + (rest.removeprefix("*.") if match is Match.DOMAIN else rest)
 
 
-def _before_asterisk(typed: str) -> str:
-    if {*_without_scheme(typed)}.isdisjoint("/?"):
-        if typed.endswith(".*"):
-            if _NUMBERS.fullmatch(_without_scheme(typed)):
+def _before_asterisk(rest: str) -> str:
+    if {*rest}.isdisjoint("/?"):
+        if rest.endswith(".*"):
+            if _NUMBERS.fullmatch(rest):
                 raise _Refused("has a * within an IP address; list the addresses")
-            raise _Refused(f"{_NO_TLD}{_proposed_domains(_without_scheme(typed)[:-1], '/*')}")
+            raise _Refused(f"{_NO_TLD}{_proposed_domains(rest[:-1], '/*')}")
         raise _Refused("has a * within the name of a host")
-    return typed[:-1]
+    return rest[:-1]
 
 
 def _proposed(before: str, pattern: str, after: str = "") -> str:
@@ -264,34 +259,31 @@ def _query_start(query: str, era: Era) -> str:
     return whole + last
 
 
-def _host(url: str) -> Iterator[KeyInterval]:
+def _host(url: str, *, subdomains: bool = False) -> Iterator[KeyInterval]:
     parts = _parts(url)
+    if subdomains:
+        if port_key(parts):
+            raise _Refused("combines subdomains and a port, which keys cannot express; leave out the port")
+        parts = _parts(parts.host)
     for era in _eras(url):
         key = host_key(parts, era)
         yield prefix_interval(key.encode())
         if parts.port is None:
             # ``::1:8080)`` may be an IPv6 address, or ``::1`` and a port: rather match too much than too little.
             yield prefix_interval(f"{key[:-1]}:".encode())
-
-
-def _domain(url: str) -> Iterator[KeyInterval]:
-    parts = _parts(url)
-    if port_key(parts):
-        raise _Refused("combines subdomains and a port, which keys cannot express; leave out the port")
-    yield from _host(parts.host)
-    for era in _eras(url):
-        host = canonical_host(parts.host, era)
-        bare = strip_www(host)
-        # Three prefixes: one interval from ``com,example)`` to ``com,example:`` would take in ``com,example-shop)``.
-        below = reversed_host(bare if "." in bare else host)
-        yield prefix_interval(f"{below},".encode())
+        if subdomains:
+            host = canonical_host(parts.host, era)
+            bare = strip_www(host)
+            # Three prefixes: one from ``com,example)`` to ``com,example:`` would take in ``com,example-shop)``.
+            below = reversed_host(bare if "." in bare else host)
+            yield prefix_interval(f"{below},".encode())
 
 
 _INTERVALS: dict[Match, Callable[[str], Iterator[KeyInterval]]] = {
     Match.EXACT: _exact,
     Match.PREFIX: _prefix,
     Match.HOST: _host,
-    Match.DOMAIN: _domain,
+    Match.DOMAIN: partial(_host, subdomains=True),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue.cdx.blocks import MAX_INFLATED, Block, FoundLines, line_starts
+from catalogue.cdx.blocks import MAX_INFLATED, Block, FoundLines, split_lines
 from catalogue.cdx.cluster import BlockList, key_of, list_path, parse_blocks
 from catalogue.errors import BadCdx
 from catalogue.query.key_intervals import ALL_KEYS, Intervals
@@ -171,8 +171,9 @@ def test_control_characters_hide_no_keys() -> None:
 @given(st.lists(st.integers(0, 40_000), min_size=1, max_size=12), st.integers(0, 20))
 def test_finds_where_lines_of_any_length_start(lengths: list[int], control: int) -> None:
     lines = [(b"\x1f" if number == control else b"") + b"x" * length + b"\n" for number, length in enumerate(lengths)]
-    starts, plain = line_starts(b"".join(lines))
+    starts, array, plain = split_lines(b"".join(lines))
     assert starts.tolist() == [0, *accumulate(map(len, lines))]
+    assert array.to_pylist() == lines
     assert plain is (control >= len(lines))
 
 
