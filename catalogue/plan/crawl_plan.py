@@ -54,10 +54,6 @@ class ColumnRead:
             return (range(self.chunk.num_values),)
         return tuple(self.index.rows(run) for run in self.pages)
 
-    @property
-    def size(self) -> int:
-        return sum(len(part.range) for part in self.parts(0))
-
     def parts(self, row_group: int) -> list[Part]:
         name = self.chunk.column.name
         if self.index is None:

@@ -3,9 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import zip_longest
+from itertools import chain, zip_longest
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -35,9 +36,9 @@ READS = pa.schema(
 """A plan as a table; the last four are null until page indexes are fetched."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(repr=False)
 class ReadPlan(ReprMixin):
-    """The plans of the crawls that answer a query."""
+    """The plans of the crawls that answer a query. It is not changed."""
 
     query: ResolvedQuery
     cost: Cost
@@ -45,6 +46,18 @@ class ReadPlan(ReprMixin):
     """Newest first; a limit leaves out crawls that may not be needed."""
     unlisted: tuple[str, ...] = ()
     """Sentences about crawls that may exist."""
+    files: tuple[PlannedFile, ...] = field(init=False, compare=False)
+    """The files of the columnar index to read, in the order of the result."""
+    blocks: tuple[PlannedBlocks, ...] = field(init=False, compare=False)
+    """The blocks of the CDX index to read, newest crawl first, by key."""
+    indexes: tuple[PlannedRequest, ...] = field(init=False, compare=False)
+    """Page indexes to fetch before the query is planned again."""
+    awaited: tuple[Awaited, ...] = field(init=False, compare=False)
+    """Row groups whose page indexes must be fetched first; they are not in ``files`` yet."""
+
+    def __post_init__(self) -> None:
+        for name in ("files", "blocks", "indexes", "awaited"):
+            setattr(self, name, tuple(chain.from_iterable(map(attrgetter(name), self.crawls))))
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -57,30 +70,10 @@ class ReadPlan(ReprMixin):
         return schema_of(self.query, self.query.row_columns)
 
     @property
-    def files(self) -> tuple[PlannedFile, ...]:
-        """The files of the columnar index to read, in the order of the result."""
-        return tuple(file for each in self.crawls for file in each.files)
-
-    @property
-    def blocks(self) -> tuple[PlannedBlocks, ...]:
-        """The blocks of the CDX index to read, newest crawl first, by key."""
-        return tuple(planned for each in self.crawls for planned in each.blocks)
-
-    @property
     def waves(self) -> tuple[tuple[PlannedRequest, ...], ...]:
         """Requests that can be sent at the same time; the second wave is a maximum, which depends on the first."""
         numbered = zip_longest(*(each.waves for each in self.crawls), fillvalue=())
         return tuple(tuple(fetch for wave in number for fetch in wave) for number in numbered)
-
-    @property
-    def indexes(self) -> tuple[PlannedRequest, ...]:
-        """Page indexes to fetch before the query is planned again."""
-        return tuple(fetch for each in self.crawls for fetch in each.indexes)
-
-    @property
-    def awaited(self) -> tuple[Awaited, ...]:
-        """Row groups whose page indexes must be fetched first; they are not in ``files`` yet."""
-        return tuple(awaited for each in self.crawls for awaited in each.awaited)
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -90,7 +83,7 @@ class ReadPlan(ReprMixin):
     @property
     def is_ready(self) -> bool:
         """Whether all page indexes are fetched, and all searches are made."""
-        return not any(each.indexes or each.search for each in self.crawls)
+        return not (self.indexes or self.searched)
 
     @property
     def considered(self) -> int:
@@ -186,12 +179,9 @@ class ReadPlan(ReprMixin):
     @property
     def unbounded(self) -> tuple[int, int]:
         """Number and bytes of row groups that are read because their bounds are unknown."""
-        sizes = [
-            sum(column.size for column in group.columns if not column.later)
-            for group in self._row_groups()
-            if not group.bounded
-        ]
-        return len(sizes), sum(sizes)
+        unbounded = [group for group in self._row_groups() if not group.bounded]
+        first = [column for group in unbounded for column in group.columns if not column.later]
+        return len(unbounded), sum(len(part.range) for column in first for part in column.parts(0))
 
     @property
     def seconds(self) -> float:

@@ -54,14 +54,18 @@ def decode(
     Raises:
         BadFooter: if the bytes are not the pages of the column.
     """
-    runs = bundle.runs(read.rows if group.read.rows else () for group, read in zip(bundle.groups, reads, strict=True))
     end = int(bundle.starts[-1] if rows is None or not len(rows) else rows[-1] + 1)
-    needed = sum(len(range(run.start, min(run.stop, end))) for run in runs)
+    pieces, of_groups = list[_Piece](), list[Sequence[range]]()
     at = 0
     try:
-        pieces = [_piece(group, read) for group, read in zip(bundle.groups, reads, strict=True) if group.read.rows]
+        for group, read in zip(bundle.groups, reads, strict=True):
+            of_groups.append(read.rows if group.read.rows else ())
+            if group.read.rows:
+                pieces.append(_piece(group, read))
         if not pieces:
             return
+        runs = bundle.runs(of_groups)
+        needed = sum(len(range(run.start, min(run.stop, end))) for run in runs)
         most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, _value_size(pieces))))
         is_common = pa.types.is_timestamp(kind) and kind.unit == "ms"  # times of Common Crawl
         is_fine = reads[0].chunk.column.physical_type == "INT96" and not is_common

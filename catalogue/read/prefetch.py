@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -129,7 +130,8 @@ class Prefetcher:
             for group in file.row_groups:
                 key = file.file.path, group.ordinal
                 left[key] = LoadedRowGroup(file, group)
-                sizes[key] = sum(read.size for read in group.columns if not read.later)
+                first_parts = (part for read in group.columns if not read.later for part in read.parts(group.ordinal))
+                sizes[key] = sum(len(part.range) for part in first_parts)
         first = (fetch for each in self._plan.crawls if each.files and each.waves for fetch in each.waves[0])
         for fetch, body in self.bodies(first):
             for part in fetch.parts:
@@ -221,9 +223,12 @@ class Bundle:
     @property
     def size(self) -> int:
         """Bytes in memory or requested."""
-        decided = self.decided.nbytes if self.decided is not None else 0
-        requested = sum(len(fetch.range) for _, fetch, _ in self.later)
-        return sum(group.size for group in self.groups) + decided + int(self.rows.nbytes) + requested
+        size: int = self.rows.nbytes + (self.decided.nbytes if self.decided is not None else 0)
+        for group in self.groups:
+            size += group.size
+        for _, fetch, _ in self.later:
+            size += len(fetch.range)
+        return size
 
     @property
     def is_awaited(self) -> bool:
@@ -266,7 +271,7 @@ class Bundle:
 
     def path_column(self, name: str, rows: np.ndarray | range) -> pa.StringArray:
         is_field = name in {"crawl", "subset"}
-        files = [group.file.file for group in self.groups]
+        files = map(attrgetter("file.file"), self.groups)
         values = texts([getattr(each, name) if is_field else each.folder_value(name) for each in files])
         if len(self.groups) == 1:
             return pa.repeat(values[0], len(rows))
