@@ -224,7 +224,7 @@ class Captures(ReprMixin):
         if warn:
             self._warn()
         self._uncounted.clear()
-        if not any(each.waves for each in plan.crawls):
+        if not (plan.files or plan.blocks):
             return
         try:
             for batch in self._run(plan, report):
@@ -395,4 +395,5 @@ class Captures(ReprMixin):
 def _rows_by_crawl(batch: pa.RecordBatch) -> dict[str, int]:
     if "crawl" not in batch.schema.names:
         return {"": batch.num_rows}
-    return {each["values"]: each["counts"] for each in batch.column("crawl").value_counts().to_pylist()}
+    crawls, counts = batch.column("crawl").value_counts().flatten()
+    return dict(zip(crawls.to_pylist(), counts.to_pylist(), strict=True))

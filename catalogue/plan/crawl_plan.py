@@ -105,11 +105,6 @@ class PlannedRowGroup:
     """Expected share of the pages that wait for the first wave; 1 if it is not known."""
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all columns are read completely and at once."""
-        return not any(column.index or column.later for column in self.columns)
-
-    @property
     def pages(self) -> float:
         """Data pages to read outside of whole column chunks; an estimate or a maximum."""
         numbers = ((column.later, sum(map(len, column.pages))) for column in self.columns if column.pages)

@@ -110,8 +110,10 @@ def _choices(query: ResolvedQuery, files: Iterable[FileMetadata], *, rare: bool)
         if found:
             place = subset_place(file.file.subset), min(map(_least, found)), file.least, file.file
             by_file.append((place, found))
-    by_file.sort(key=itemgetter(0))
-    return [choice for _, found in by_file for choice in found], counted, defects
+    choices: list[Choice] = []
+    for _, found in sorted(by_file, key=itemgetter(0)):
+        choices += found
+    return choices, counted, defects
 
 
 def _limited_choices(

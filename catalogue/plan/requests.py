@@ -96,8 +96,11 @@ class Cost(NamedTuple):
 
     def price_of(self, requests: Iterable[PlannedRequest]) -> float:
         """Return the price of the requests that are not cached."""
-        sizes = [len(fetch.range) for fetch in requests if not fetch.cached]
-        return self.price(len(sizes), sum(sizes))
+        count = size = 0
+        for fetch in requests:
+            if not fetch.cached:
+                count, size = count + 1, size + len(fetch.range)
+        return self.price(count, size)
 
     def seconds(self, requests: int, size: int, waves: int) -> float:
         if not requests:

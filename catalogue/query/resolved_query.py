@@ -137,14 +137,18 @@ class ResolvedQuery:
     @property
     def deciding_columns(self) -> tuple[str, ...]:
         """The columns of the files that decide whether a row matches, the key first."""
-        columns = dict.fromkeys([self.table.key, *self.tested_columns])
-        return tuple(name for name in columns if name not in self.table.path_columns)
+        return self._of_files([self.table.key, *self.tested_columns])
 
     @property
     def read_columns(self) -> tuple[str, ...]:
         times = [self.table.time] if self.table.time and self.ordered else []
-        others = (name for name in [*times, *self.columns] if name not in self.table.path_columns)
-        return tuple(dict.fromkeys([*self.deciding_columns, *others]))
+        return self._of_files([*self.deciding_columns, *times, *self.columns])
+
+    def _of_files(self, names: Iterable[str]) -> tuple[str, ...]:
+        columns = dict.fromkeys(names)
+        for name in self.table.path_columns:
+            columns.pop(name, None)
+        return tuple(columns)
 
     @property
     def row_columns(self) -> tuple[str, ...]:

@@ -130,8 +130,10 @@ class Prefetcher:
             for group in file.row_groups:
                 key = file.file.path, group.ordinal
                 left[key] = LoadedRowGroup(file, group)
-                first_parts = (part for read in group.columns if not read.later for part in read.parts(group.ordinal))
-                sizes[key] = sum(len(part.range) for part in first_parts)
+                sizes[key] = 0
+                for read in group.columns:
+                    for part in () if read.later else read.parts(group.ordinal):
+                        sizes[key] += len(part.range)
         first = (fetch for each in self._plan.crawls if each.files and each.waves for fetch in each.waves[0])
         for fetch, body in self.bodies(first):
             for part in fetch.parts:
@@ -240,8 +242,9 @@ class Bundle:
             for group, fetch, future in self.later:
                 for part in fetch.parts:
                     group.take(part, fetch, future.result().body)
-        finally:
+        except BaseException:
             self.cancel()
+            raise
 
     def cancel(self) -> None:
         for _, _, future in self.later:

@@ -127,8 +127,8 @@ class _Reading:
 
         After an error, the row groups are tried one by one.
         """
-        only = bundle.groups[0]
-        if len(bundle.groups) == 1 and only.read.is_whole:
+        columns = bundle.groups[0].read.columns
+        if len(bundle.groups) == 1 and not any(read.index or read.later for read in columns):
             yield bundle
             return
         try:
