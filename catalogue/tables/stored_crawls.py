@@ -161,7 +161,7 @@ class StoredCrawls:
         there is no manifest.
         """
         state = self._state(crawl)
-        found = {*state.files, *state.failures, *(each for each in state.requested if each in state.listed)}
+        found = {*state.files, *state.failures, *(state.listed.keys() & state.requested)}
         if among:
             found = (found | (state.listed.keys() or {*among})) & {*among}
         return sorted(found)
@@ -171,7 +171,8 @@ class StoredCrawls:
         return (self._state(crawl).listed.keys() or {*SUBSETS}) - {*self.subsets(crawl)}
 
     def has_files(self, crawl: str, subsets: Sequence[str] = ()) -> bool:
-        return any(not subsets or subset in subsets for subset in self._state(crawl).files)
+        files = self._state(crawl).files
+        return not files.keys().isdisjoint(subsets or files)
 
     def answers(self, crawl: str, subsets: Sequence[str]) -> bool:
         """Return whether files of one of the subsets are stored, or the manifest has none."""
@@ -186,8 +187,8 @@ class StoredCrawls:
         """Return a sentence for each incomplete subset."""
         state, found = self._state(crawl), []
         for subset in self.subsets(crawl, subsets):
-            stored, failed, listed = (each.get(subset, 0) for each in (state.files, state.failures, state.listed))
-            total = max(listed, stored + failed)
+            stored = state.files.get(subset, 0)
+            total = max(state.listed.get(subset, 0), stored + state.failures.get(subset, 0))
             what = f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested"
             if not total:
                 what = f"{subset} of {crawl} is not harvested"
@@ -219,9 +220,7 @@ class StoredCrawls:
                 return True
             return (earliest is None or last >= earliest) and (latest is None or first < latest)
 
-        chosen = self.subsets(crawl, subsets)
-        found = (table.files(subset, intervals, may_match, by_footers=by_footers) for subset in chosen)
-        return sorted((file for files in found for file in files), key=lambda file: file.path)
+        return table.files(self.subsets(crawl, subsets), intervals, may_match, by_footers=by_footers)
 
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""

@@ -77,6 +77,8 @@ REPEATED = [
     *("schema", "file_min_key", "bounds_from"),
 ]
 """Values that many rows share; they have dictionaries."""
+STORED_VALUES = itemgetter("file_size", "etag", "last_modified", "source", "taken")
+"""What follows the data in a ``StoredFile``."""
 
 
 def encode_columns(columns: Mapping[str, Column]) -> str:
