@@ -255,9 +255,11 @@ class ChunkContext:
     def _conclusions(self, column: Column, offset: int, num_values: int) -> tuple[Bounds | None, int | None]:
         """Return bounds and number of nulls by the statistics at an offset; None for both if they contradict."""
         texts, null_count, cut = _read_statistics(Reader(self.data, offset))
-        has_bounds = any(text is not None for text in texts)
-        if not _agree(null_count, num_values, optional=column.optional or not column.flat, has_bounds=has_bounds):
-            return None, None
+        if null_count is not None:
+            # Writers have counted nulls once for each page, or more than there are values. Nothing follows from that.
+            most = num_values if column.optional or not column.flat else 0
+            if not 0 <= null_count <= most or (null_count == num_values and any(text is not None for text in texts)):
+                return None, None
         order = Order.UNSIGNED
         low, high = texts[_MIN_VALUE], texts[_MAX_VALUE]
         if low is None or high is None or not self.ordered:
@@ -327,18 +329,6 @@ class LazyChunks(Mapping[str, ColumnChunk]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
-
-
-def _agree(null_count: int | None, num_values: int, *, optional: bool, has_bounds: bool) -> bool:
-    """Return whether the statistics of a column chunk can be true together.
-
-    Writers have counted nulls once for each page, or more than there are values. Nothing follows from such statistics.
-    """
-    if null_count is None:
-        return True
-    if not 0 <= null_count <= num_values or (null_count and not optional):
-        return False
-    return not (has_bounds and null_count == num_values)
 
 
 def _ascend(physical_type: str, bounds: Bounds) -> bool | None:
