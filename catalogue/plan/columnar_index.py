@@ -120,7 +120,7 @@ class ColumnarIndex:
 
     def _files_with_indexes(self) -> list[FileMetadata]:
         source, store = self.source(), self.page_indexes.store
-        states = store.state(), store.index_state()
+        states = store.states()
         found = [self._file(each, source, states) for each in self.candidates]
         self._files = {each.path: each for each in found}
         return found

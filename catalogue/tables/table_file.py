@@ -280,7 +280,8 @@ class TablesState:
 
     def shows(self, store: "Store", *, indexes: bool) -> bool:
         """Return whether the tables show everything that is stored; ``indexes``: page indexes, too."""
-        return self.store == store.state() and (not indexes or self.indexes == store.index_state())
+        state, index_state = store.states()
+        return self.store == state and (not indexes or self.indexes == index_state)
 
     @property
     def store_id(self) -> str:

@@ -112,7 +112,7 @@ class _Update:
         """Crawls whose tables may be damaged; None if all may."""
         self._old: TablesState | None = None
         # Read first: what other processes write from now on is added by the next update.
-        self._state = TablesState(dataset.key, store.state(), store.index_state(), {}, {})
+        self._state = TablesState(dataset.key, *store.states(), {}, {})
         self._documents = store.row_numbers("documents")
         self._crawls: dict[str, str | None] = {}
         """Crawl of the files in each folder of the source."""
