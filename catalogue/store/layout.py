@@ -129,11 +129,9 @@ def version_of(value: bytes) -> bytes:
     return value[1 : 1 + DIGEST_SIZE]
 
 
-def has_valid_digest(value: object) -> bool:
-    if not isinstance(value, bytes) or value[:1] != _TAG:
-        return False
-    body = memoryview(value)[1 + DIGEST_SIZE :]
-    return hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() == version_of(value)
+def has_valid_digest(value: bytes) -> bool:
+    digest = hashlib.blake2b(memoryview(value)[1 + DIGEST_SIZE :], digest_size=DIGEST_SIZE).digest()
+    return value.startswith(_TAG + digest)
 
 
 def file_version_of(value: object) -> FileVersion | None:
