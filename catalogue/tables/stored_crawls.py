@@ -142,7 +142,10 @@ class StoredCrawls:
         """Return the columns of the stored files of crawls, or of all, and their types."""
         state, found = self.tables, dict[str, str]()
         chosen = sorted(state.crawls.keys() if crawls is None else state.crawls.keys() & {*crawls})
-        for digest in dict.fromkeys(digest for crawl in chosen for digest in state.crawls[crawl].schemas):
+        schemas: dict[str, None] = {}
+        for crawl in chosen:
+            schemas |= dict.fromkeys(state.crawls[crawl].schemas)
+        for digest in schemas:
             for name, kind in column_kinds(state.schemas[digest]).items():
                 found[name] = wider(found[name], kind) if name in found else kind
         return found
