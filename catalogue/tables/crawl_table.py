@@ -5,6 +5,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import accumulate
+from math import inf
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -145,12 +146,14 @@ class CrawlTable:
         self,
         subsets: Container[str],
         intervals: KeyIntervals,
-        may_match: Callable[[dict[str, Any]], bool] = bool,
+        earliest: float = -inf,
+        latest: float = inf,
         *,
         by_footers: bool = False,
     ) -> list[FileMetadata]:
         """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path.
 
+        Known times of row groups overlap those from ``earliest`` to before ``latest``, in milliseconds since 1970.
         ``by_footers`` uses no bounds that were found in page indexes or by a backfill.
         """
         # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
@@ -168,7 +171,9 @@ class CrawlTable:
             rows = self._rows(number, places)
             for place in sorted(places):
                 of, group = rows[place]
-                if of["row_group"] is not None and may_match(of):
+                first, last = of["first_fetch"], of["last_fetch"]
+                is_in_time = first is None or last is None or (earliest <= last and first < latest)
+                if of["row_group"] is not None and is_in_time:
                     files.setdefault(of["path"], (of, []))[1].append(group)
         return [self._file(*files[path]) for path in sorted(files)]
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,15 +216,9 @@ class StoredCrawls:
         if (table := self.table(crawl)) is None:
             return []
         intervals = query.intervals if query else ALL_KEYS
-        earliest, latest = (query.from_ms, query.to_ms) if query else (None, None)
-
-        def may_match(values: dict[str, Any]) -> bool:
-            first, last = values["first_fetch"], values["last_fetch"]
-            if first is None or last is None:
-                return True
-            return (earliest is None or last >= earliest) and (latest is None or first < latest)
-
-        return table.files(self.subsets(crawl, subsets), intervals, may_match, by_footers=by_footers)
+        earliest = -inf if query is None or query.from_ms is None else query.from_ms
+        latest = inf if query is None or query.to_ms is None else query.to_ms
+        return table.files(self.subsets(crawl, subsets), intervals, earliest, latest, by_footers=by_footers)
 
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""
