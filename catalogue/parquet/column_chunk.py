@@ -89,7 +89,7 @@ class ChunkFields:
 
     __slots__ = (
         *("dictionary_coded", "encodings", "encrypted", "file_path", "numbers", "otherwise_coded", "path"),
-        "statistics",
+        *("start", "statistics"),
     )
 
     def __init__(self) -> None:
@@ -97,6 +97,8 @@ class ChunkFields:
         """Numbers of the ``ColumnMetaData``, by field; then of the ``ColumnChunk``."""
         self.encodings = 0
         """Offset in the footer; 0 if missing."""
+        self.start = 0
+        """Offset of the first page in the file."""
         self.path = b""
         self.file_path = b""
         """The file in which the chunk is. Some writers name the file itself."""
@@ -110,12 +112,6 @@ class ChunkFields:
     @property
     def codec(self) -> int:
         return self.numbers[_CODEC]
-
-    @property
-    def start(self) -> int:
-        # parquet-mr before 1.13 omits the offset of the dictionary, to which data_page_offset then points.
-        data_page, dictionary_page = self.numbers[_DATA_PAGE], self.numbers[_DICTIONARY_PAGE]
-        return dictionary_page if 0 < dictionary_page < data_page else data_page
 
     @property
     def size(self) -> int:
@@ -176,6 +172,8 @@ def _read_metadata(reader: Reader, fields: ChunkFields) -> None:
                 fields.statistics = reader.position
             reader.skip(kind, 5)
     fields.numbers[:_NUMBERS] = meta
+    # parquet-mr before 1.13 omits the offset of the dictionary, to which data_page_offset then points.
+    fields.start = meta[_DICTIONARY_PAGE] if 0 < meta[_DICTIONARY_PAGE] < meta[_DATA_PAGE] else meta[_DATA_PAGE]
 
 
 def _read_encoding_stats(reader: Reader) -> tuple[int, int]:
