@@ -55,6 +55,7 @@ class StoredCrawls:
 
             state = update_tables(folder, store, dataset, indexes=indexes, notify=notify)
         self.tables = state
+        self.crawls = tuple(sorted(crawl for crawl, each in state.crawls.items() if each.files))
         self.crawl_rows: list[dict[str, Any]] | None = None
         """The rows of the view ``crawls``, if they were read."""
         self._folder, self._store, self._dataset = folder, store, dataset
@@ -129,10 +130,6 @@ class StoredCrawls:
     def _check_state(self, crawl: str) -> None:
         if self._store.state() != self.tables.store:
             raise StoreChanged(crawl)
-
-    @cached_property
-    def crawls(self) -> tuple[str, ...]:
-        return tuple(sorted(crawl for crawl, state in self.tables.crawls.items() if state.files))
 
     @cached_property
     def requested_crawls(self) -> tuple[str, ...]:
