@@ -193,7 +193,7 @@ def _check_values(
     checked = Checked()
     progress = Progress("check", sum(map(session.store.count, TABLES)), 0)
     report(progress)
-    before, misplaced = (session.store.state(), session.store.index_state()), False
+    before, misplaced = session.store.states(), False
     versions: dict[str, object] = {}
     for table in TABLES:
         checked.values[table] = 0
@@ -213,7 +213,7 @@ def _check_values(
             if problem := _DAMAGED[table] if version is None else _misplaced(table, key, version, dataset, versions):
                 checked.findings.append(Finding(table, str(key), problem, _definition(str(key), session)))
                 misplaced |= version is not None
-    if misplaced and before != (session.store.state(), session.store.index_state()):
+    if misplaced and before != session.store.states():
         raise differences.changed_during_check(session.store)  # tables were read one after the other
     report(progress)
     return checked

@@ -37,7 +37,8 @@ def _layout() -> str:
 
 def _meta_of(store: Store) -> dict[str, str]:
     folder = str(store.path.parent.resolve()) if crawls_with_blocks(store) else ""
-    return {"layout": _layout(), "store": store.state(), "indexes": store.index_state(), "folder": folder}
+    state, indexes = store.states()
+    return {"layout": _layout(), "store": state, "indexes": indexes, "folder": folder}
 
 
 def _shows(found: Mapping[str, str], requested: Mapping[str, str], *, indexes: bool) -> bool:

@@ -89,7 +89,7 @@ class ChunkFields:
 
     __slots__ = (
         *("dictionary_coded", "encodings", "encrypted", "file_path", "numbers", "otherwise_coded", "path"),
-        "statistics",
+        *("start", "statistics"),
     )
 
     def __init__(self) -> None:
@@ -97,6 +97,8 @@ class ChunkFields:
         """Numbers of the ``ColumnMetaData``, by field; then of the ``ColumnChunk``."""
         self.encodings = 0
         """Offset in the footer; 0 if missing."""
+        self.start = 0
+        """Offset of the first page in the file."""
         self.path = b""
         self.file_path = b""
         """The file in which the chunk is. Some writers name the file itself."""
@@ -110,12 +112,6 @@ class ChunkFields:
     @property
     def codec(self) -> int:
         return self.numbers[_CODEC]
-
-    @property
-    def start(self) -> int:
-        # parquet-mr before 1.13 omits the offset of the dictionary, to which data_page_offset then points.
-        data_page, dictionary_page = self.numbers[_DATA_PAGE], self.numbers[_DICTIONARY_PAGE]
-        return dictionary_page if 0 < dictionary_page < data_page else data_page
 
     @property
     def size(self) -> int:
@@ -176,6 +172,8 @@ def _read_metadata(reader: Reader, fields: ChunkFields) -> None:
                 fields.statistics = reader.position
             reader.skip(kind, 5)
     fields.numbers[:_NUMBERS] = meta
+    # parquet-mr before 1.13 omits the offset of the dictionary, to which data_page_offset then points.
+    fields.start = meta[_DICTIONARY_PAGE] if 0 < meta[_DICTIONARY_PAGE] < meta[_DATA_PAGE] else meta[_DATA_PAGE]
 
 
 def _read_encoding_stats(reader: Reader) -> tuple[int, int]:
@@ -255,9 +253,11 @@ class ChunkContext:
     def _conclusions(self, column: Column, offset: int, num_values: int) -> tuple[Bounds | None, int | None]:
         """Return bounds and number of nulls by the statistics at an offset; None for both if they contradict."""
         texts, null_count, cut = _read_statistics(Reader(self.data, offset))
-        has_bounds = any(text is not None for text in texts)
-        if not _agree(null_count, num_values, optional=column.optional or not column.flat, has_bounds=has_bounds):
-            return None, None
+        if null_count is not None:
+            # Writers have counted nulls once for each page, or more than there are values. Nothing follows from that.
+            most = num_values if column.optional or not column.flat else 0
+            if not 0 <= null_count <= most or (null_count == num_values and any(text is not None for text in texts)):
+                return None, None
         order = Order.UNSIGNED
         low, high = texts[_MIN_VALUE], texts[_MAX_VALUE]
         if low is None or high is None or not self.ordered:
@@ -327,18 +327,6 @@ class LazyChunks(Mapping[str, ColumnChunk]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
-
-
-def _agree(null_count: int | None, num_values: int, *, optional: bool, has_bounds: bool) -> bool:
-    """Return whether the statistics of a column chunk can be true together.
-
-    Writers have counted nulls once for each page, or more than there are values. Nothing follows from such statistics.
-    """
-    if null_count is None:
-        return True
-    if not 0 <= null_count <= num_values or (null_count and not optional):
-        return False
-    return not (has_bounds and null_count == num_values)
 
 
 def _ascend(physical_type: str, bounds: Bounds) -> bool | None:

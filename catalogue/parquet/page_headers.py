@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
 _V1 = DATA_PAGES[0]
 _PLAIN, _RLE = 0, 3
-_TYPES: Final = {
-    _RLE: {"BOOLEAN"},
-    5: {"INT32", "INT64"},
-    6: {"BYTE_ARRAY"},
-    7: {"BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"},
+_ENCODINGS: Final = {
+    "BOOLEAN": (_RLE,),
+    "INT32": (5,),
+    "INT64": (5,),
+    "BYTE_ARRAY": (6, 7),
+    "FIXED_LEN_BYTE_ARRAY": (7,),
 }
-"""Physical types by encoding: RLE, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY and DELTA_BYTE_ARRAY.
+"""By physical type: RLE, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY and DELTA_BYTE_ARRAY.
 
 In BYTE_STREAM_SPLIT, any bytes are values, so that a damaged header would not be noticed.
 """
@@ -150,19 +151,25 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
     Raises:
         BadPageIndex: if they contradict, or only some data pages have a checksum.
     """
-    # parquet-mr 1.11 to 1.13 writes checksums of dictionary pages, but not of data pages of version 2, without levels.
-    second = [header.has_crc for header in headers if header.data_page and header.levels is None]
-    others = [header.has_crc for header in headers if not header.data_page or header.levels is not None]
-    if len({*second}) > 1 or len({*others}) > 1:
-        raise BadPageIndex("a page has no checksum, although other pages of its column chunk have one")
-    if (values := sum(header.num_values for header in headers)) != num_rows:
+    values = 0
+    encodings: set[int | None] = set()
+    levels: set[int | None] = set()
+    checksums: dict[bool, bool] = {}
+    for header in headers:
+        values += header.num_values
+        encodings.add(header.encoding)
+        levels.add(header.levels)
+        # parquet-mr 1.11 to 1.13 writes checksums of dictionary pages, but not of data pages of version 2.
+        is_second = header.data_page and header.levels is None
+        if checksums.setdefault(is_second, header.has_crc) != header.has_crc:
+            raise BadPageIndex("a page has no checksum, although other pages of its column chunk have one")
+    if values != num_rows:
         raise BadPageIndex(f"its page headers count {values:,} values, not {num_rows:,}")
     # Parquet.Net and DuckDB do not list all encodings in the footer.
-    of_type = {encoding for encoding, types in _TYPES.items() if chunk.column.physical_type in types}
-    encodings = {None, _PLAIN, *DICTIONARY_ENCODINGS, *of_type, *chunk.encodings}
-    if unknown := {header.encoding for header in headers} - encodings:
+    of_type = _ENCODINGS.get(chunk.column.physical_type, ())
+    if unknown := encodings - {None, _PLAIN, *DICTIONARY_ENCODINGS, *of_type, *chunk.encodings}:
         raise BadPageIndex(f"a page header has encoding {min(filter(None, unknown))}, which the footer does not list")
-    if chunk.column.optional and not {header.levels for header in headers} <= {None, _RLE}:
+    if chunk.column.optional and not levels <= {None, _RLE}:
         raise BadPageIndex("a page header has an encoding of definition levels other than RLE")
 
 

@@ -39,16 +39,17 @@ def splice(pieces: Sequence[ChunkPages], *, created_by: str) -> "pa.Buffer":
     # pyarrow needs to know old versions of its own writer, which stated wrongly whether pages are compressed. For
     # parquet-mr before 1.2.9 it would read on after the pages, here into the footer.
     created_by = created_by if created_by.startswith("parquet-cpp") else ""
-    start = len(MAGIC)
+    start, num_rows = len(MAGIC), 0
     groups = []
     for piece in pieces:
         groups.append(_row_group(piece, start))
         start += piece.size
+        num_rows += piece.num_rows
     footer = encode_struct(
         [
             (1, I32, 1),
             (2, LIST, encode_list(STRUCT, [_ROOT, pieces[0].chunk.column.element])),
-            (3, I64, sum(piece.num_rows for piece in pieces)),
+            (3, I64, num_rows),
             (4, LIST, encode_list(STRUCT, groups)),
             (6, BINARY, created_by.encode()),
         ]

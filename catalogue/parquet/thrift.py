@@ -371,7 +371,7 @@ def encode_struct(fields: Sequence[tuple[int, int, Any]]) -> bytes:
             out.append(delta << 4 | shown)
         else:
             out.append(shown)
-            out += encode_integer(number)
+            out += _encoded(I64, number)
         if shown > BOOLEAN_FALSE:
             out += _encoded(kind, value)
         previous = number
@@ -389,7 +389,8 @@ def encode_list(kind: int, values: Sequence[Any]) -> bytes:
 def _encoded(kind: int, value: Any) -> bytes:  # noqa: ANN401
     match kind:
         case 4 | 5 | 6:
-            return encode_integer(value)
+            number: int = value
+            return encode_varint((number << 1) ^ (number >> 63) if number < 0 else number << 1)
         case 8:
             return encode_varint(len(value)) + bytes(value)
         case 9 | 10 | 12:
@@ -399,10 +400,6 @@ def _encoded(kind: int, value: Any) -> bytes:  # noqa: ANN401
         case 3:
             return int(value).to_bytes(1, signed=True)
     raise ThriftError(f"cannot write kind {kind}")
-
-
-def encode_integer(number: int) -> bytes:
-    return encode_varint((number << 1) ^ (number >> 63) if number < 0 else number << 1)
 
 
 def encode_varint(number: int) -> bytes:

@@ -120,7 +120,7 @@ class ColumnarIndex:
 
     def _files_with_indexes(self) -> list[FileMetadata]:
         source, store = self.source(), self.page_indexes.store
-        states = store.state(), store.index_state()
+        states = store.states()
         self._files = {each.path: self._file(each, source, states) for each in self.candidates}
         return [*self._files.values()]
 

@@ -293,12 +293,13 @@ class Store:
 
     def state(self) -> str:
         """Return a text that identifies this store and its last change, apart from page indexes."""
-        with self._exclusive_connection() as connection:
-            return ":".join(connection.execute("SELECT id, changes FROM identity").fetchone())
+        return self.states()[0]
 
-    def index_state(self) -> str:
+    def states(self) -> tuple[str, str]:
+        """Return ``state``, and a text that identifies the last change of page indexes."""
         with self._exclusive_connection() as connection:
-            return str(connection.execute("SELECT index_changes FROM identity").fetchone()[0])
+            *state, indexes = connection.execute("SELECT id, changes, index_changes FROM identity").fetchone()
+        return ":".join(state), str(indexes)
 
     def problem(self) -> str | None:
         with self._exclusive_connection() as connection:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, get_type_hints
 
@@ -128,11 +129,9 @@ def version_of(value: bytes) -> bytes:
     return value[1 : 1 + DIGEST_SIZE]
 
 
-def has_valid_digest(value: object) -> bool:
-    if not isinstance(value, bytes) or value[:1] != _TAG:
-        return False
-    body = memoryview(value)[1 + DIGEST_SIZE :]
-    return hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() == version_of(value)
+def has_valid_digest(value: bytes) -> bool:
+    digest = hashlib.blake2b(memoryview(value)[1 + DIGEST_SIZE :], digest_size=DIGEST_SIZE).digest()
+    return value.startswith(_TAG + digest)
 
 
 def file_version_of(value: object) -> FileVersion | None:
@@ -166,10 +165,9 @@ def decode(value: object) -> StoredFile:
         stored = StoredFile(data=fast_zlib.decompressobj().decompress(data, max(1, length)), **fields)
     except _INVALID as error:
         raise StoreDamaged(f"a value of the store is damaged: {str(error)[:200]!r}") from error
-    if invalid := [name for name, kind in _FIELD_TYPES.items() if not isinstance(getattr(stored, name), kind)]:
-        raise StoreDamaged(
-            f"a value of the store is damaged: {invalid[0]} is {repr(getattr(stored, invalid[0]))[:200]}"
-        )
+    for name, kind in _FIELD_TYPES.items():
+        if not isinstance(found := getattr(stored, name), kind):
+            raise StoreDamaged(f"a value of the store is damaged: {name} is {repr(found)[:200]}")
     if len(stored.data) != length:
         raise StoreDamaged(f"a value of the store has {len(stored.data)} bytes instead of {length}")
     return stored
@@ -185,7 +183,7 @@ def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
     run = connection.execute
     run("PRAGMA trusted_schema=OFF")
     run("PRAGMA cell_size_check=ON")
-    if _is_empty(connection):
+    if number(connection, "PRAGMA application_id") != APPLICATION_ID and _is_empty(connection):
         _create(connection, path, busy_seconds)
     if number(connection, "PRAGMA application_id") != APPLICATION_ID:
         raise StoreError(f"{path} is a SQLite file, but not a store of footers; choose another data folder")
@@ -194,7 +192,11 @@ def prepare(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
         raise StoreError(f"{path} was written by a newer version of this tool (store version {version}); upgrade it")
     if version < VERSION:  # that of the first release
         raise StoreDamaged(f"{path} is damaged: it claims to be of version {version}; run: catalogue check --repair")
-    _check_layout(connection, path)
+    for kind, table, layout in run("SELECT type, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"):
+        if kind in {"trigger", "view"} or _LAYOUT.get(table, layout) != layout:  # a crafted file may have them
+            raise StoreDamaged(f"{path} has a {kind} {table!r} that is not part of a store; it is not opened")
+    if number(connection, "SELECT count(*) FROM identity") != 1:
+        raise StoreDamaged(f"{path} has no identity; it is not opened")
     run("PRAGMA synchronous=FULL")
     run(f"PRAGMA journal_size_limit={_LOG_LIMIT}")
     with suppress(sqlite3.OperationalError):  # sqlitedict may have set another; fails if read-only
@@ -222,16 +224,6 @@ def _create(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> 
             run("INSERT INTO identity VALUES (?, '', '')", [secrets.token_hex(8)])
             run(f"PRAGMA application_id={APPLICATION_ID}")
             run(f"PRAGMA user_version={VERSION}")
-
-
-def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise an error for triggers, views and changed tables, which a crafted file may have."""
-    run = connection.execute
-    for kind, table, layout in run("SELECT type, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"):
-        if kind in {"trigger", "view"} or _LAYOUT.get(table, layout) != layout:
-            raise StoreDamaged(f"{path} has a {kind} {table!r} that is not part of a store; it is not opened")
-    if number(connection, "SELECT count(*) FROM identity") != 1:
-        raise StoreDamaged(f"{path} has no identity; it is not opened")
 
 
 def read_only(path: Path, *, immutable: bool = False, vfs: str = "") -> sqlite3.Connection:
@@ -303,10 +295,10 @@ def log_of(path: Path) -> Path:
 
 def is_writable(path: Path) -> bool:
     """Return whether a file, which need not exist, and files next to it can be written."""
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    effective = os.access in os.supports_effective_ids
-    places = (folder, path) if path.exists() else (folder,)
-    return all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
+    allows = partial(os.access, mode=os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    if path.exists():
+        return allows(path.parent) and allows(path)
+    return allows(next(parent for parent in path.absolute().parents if parent.exists()))
 
 
 def unwritable(path: Path) -> DiskFailed:

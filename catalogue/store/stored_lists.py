@@ -234,8 +234,7 @@ def save_versions(store: Store, source: str, versions: Mapping[str, Mapping[str,
     """Store the versions of files by crawl and path, by which their cached bytes are found."""
     values = []
     for crawl, of_files in versions.items():
-        data = json.dumps({path: [*each] for path, each in of_files.items()}).encode()
-        values.append((SHARDS + crawl, marker(data=data, source=source)))
+        values.append((SHARDS + crawl, marker(data=json.dumps(dict(of_files)).encode(), source=source)))
     store.add_facts(values)
 
 

@@ -1,10 +1,12 @@
 """The row groups of a crawl, as a query finds and uses them."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
+from math import inf
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +23,7 @@ from catalogue.query.random_order import DrawnRows, RowGroupId
 from catalogue.source.byte_ranges import ByteRange
 from catalogue.store.database import Store
 from catalogue.store.layout import StoredFile
-from catalogue.tables.table_file import TABLE, TableFile, decode_columns
+from catalogue.tables.table_file import STORED_VALUES, TABLE, TableFile, decode_columns
 
 _VALUES = [name for name in TABLE if name not in {"footer_size", "utc_times", "has_page_index"}]
 _PARTS = 512
@@ -69,24 +71,20 @@ class StoredFooters:
     """Column chunks, decoded from stored footers when they are used, and what is kept of the tables of all crawls."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self._value = lru_cache(_FOOTERS)(self._read)
-        self.flat = lru_cache(_PARTS)(lambda table, part: table.read(part, _VALUES))
+        self._value = lru_cache(_FOOTERS)(partial(store.get, "files"))
+        self.flat = lru_cache(_PARTS)(partial(TableFile.read, columns=_VALUES))
         self.keys = lru_cache(_PARTS)(self._read_keys)
         self.decoded = lru_cache(_DECODED)(lambda _table, _part: dict[int, _Row]())
-
-    def _read(self, path: str, version: bytes) -> StoredFile:
-        stored = self._store.get("files", path, version)
-        if stored is None:
-            raise StoreChanged(path)
-        return stored
 
     def _read_keys(self, table: TableFile, part: int) -> "_Keys":
         of = table.parts[part]
         rows = self.flat(table, part).slice(of.unbounded)
-        least, greatest = (rows.column(name).cast(pa.binary()).to_pylist() for name in ("min_key", "max_key"))
-        origins = rows.column("bounds_from").to_pylist() if of.signed else []
-        signed = [row for row, origin in enumerate(origins) if origin == SIGNED]
+        least = rows.column("min_key").cast(pa.binary()).to_pylist()
+        greatest = rows.column("max_key").cast(pa.binary()).to_pylist()
+        signed: set[int] = set()
+        if of.signed:
+            origins = enumerate(rows.column("bounds_from").to_pylist(), of.unbounded)
+            signed = {row for row, origin in origins if origin == SIGNED}
         return _Keys(least, greatest, [*accumulate(greatest, max)], signed)
 
     def chunks(self, row: Mapping[str, Any], columns: Mapping[str, Column]) -> LazyChunks:
@@ -99,6 +97,8 @@ class StoredFooters:
         def make(name: str, _: Column) -> ColumnChunk:
             if not decoded:
                 stored = self._value(row["path"], row["version"])
+                if stored is None:
+                    raise StoreChanged(row["path"])
                 options = {"columns": columns, "created_by": row["created_by"], "ordered": row["ordered"]}
                 decoded.append(decode_chunks(stored.data, stored.size, offset=row["footer_offset"], **options))
             return decoded[0][name]
@@ -107,99 +107,100 @@ class StoredFooters:
 
 
 class _Keys(NamedTuple):
+    """Bounds of the rows of a part that have some."""
+
     least: list[bytes]
     greatest: list[bytes]
     reached: list[bytes]
-    signed: list[int]
+    """The greatest key of the rows up to each."""
+    signed: set[int]
+    """The rows with bounds in signed order, counted from the first one of the part."""
 
 
+@dataclass(eq=False, slots=True)
 class CrawlTable:
     """The rows of one table."""
 
-    def __init__(self, table: TableFile, footers: StoredFooters) -> None:
-        self.table = table
-        self._footers = footers
+    table: TableFile
+    _footers: StoredFooters
 
-    def _rows(self, part: int, rows: Sequence[int]) -> list[_Row]:
-        known = self._footers.decoded(self.table, part)
-        if new := [row for row in rows if row not in known]:
-            flat = self._footers.flat(self.table, part).take(positions(np.array(new, np.int64)))
-            known |= zip(new, map(self._row, flat.to_pylist()), strict=True)
-        return [known[row] for row in rows]
-
-    def _row(self, of: dict[str, Any]) -> _Row:
-        columns = decode_columns(self.table.schemas[of["schema"]])
-        group = RowGroup(
-            ordinal=of["row_group"],
-            num_rows=of["num_rows"],
-            total_byte_size=of["total_byte_size"],
-            total_compressed_size=of["total_compressed_size"],
-            start=of["file_offset"],
-            offset=of["footer_offset"],
-            chunks=self._footers.chunks(of, columns),
-        )
-        return of, group
+    def _rows(self, number: int, places: set[int]) -> dict[int, _Row]:
+        """Return at least these rows of a part."""
+        known = self._footers.decoded(self.table, number)
+        if new := sorted(places - known.keys()):
+            flat = self._footers.flat(self.table, number).take(positions(np.array(new, np.int64)))
+            for place, of in zip(new, flat.to_pylist(), strict=True):
+                group = RowGroup(
+                    ordinal=of["row_group"],
+                    num_rows=of["num_rows"],
+                    total_byte_size=of["total_byte_size"],
+                    total_compressed_size=of["total_compressed_size"],
+                    start=of["file_offset"],
+                    offset=of["footer_offset"],
+                    chunks=self._footers.chunks(of, decode_columns(self.table.schemas[of["schema"]])),
+                )
+                known[place] = of, group
+        return known
 
     def files(
         self,
-        subset: str,
+        subsets: Container[str],
         intervals: KeyIntervals,
-        may_match: Callable[[dict[str, Any]], bool] = bool,
+        earliest: float = -inf,
+        latest: float = inf,
         *,
         by_footers: bool = False,
     ) -> list[FileMetadata]:
         """Return the files with row groups whose keys may be in one of the ascending, disjoint intervals, by path.
 
+        Known times of row groups overlap those from ``earliest`` to before ``latest``, in milliseconds since 1970.
         ``by_footers`` uses no bounds that were found in page indexes or by a backfill.
         """
-        parts = [number for number, part in enumerate(self.table.parts) if part.subset == subset]
         # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
-        signed = any(self.table.parts[number].signed for number in parts) and bool(intervals.not_ascii)
-        files: dict[str, list[_Row]] = {}
-        for number in parts:
-            part = self.table.parts[number]
-            places: list[int] = []
+        not_ascii = any(part.signed for part in self.table.parts) and bool(intervals.not_ascii)
+        files: dict[str, tuple[dict[str, Any], list[RowGroup]]] = {}
+        for number, part in enumerate(self.table.parts):
+            if part.subset not in subsets:
+                continue
+            places = {*range(part.unbounded)}
             if by_footers:
                 origins = self._footers.flat(self.table, number).column("bounds_from").to_pylist()
-                places += [row for row, origin in enumerate(origins) if origin not in {UNSIGNED, SIGNED}]
-            is_open = part.unbounded or (part.signed and signed)
-            if is_open or intervals.overlap(part.least.encode(), part.greatest.encode()):
-                places += self._places(number, intervals, signed=signed)
-            for row in self._rows(number, sorted({*places})):
-                if row[0]["row_group"] is not None and may_match(row[0]):
-                    files.setdefault(row[0]["path"], []).append(row)
-        return [self._file(files[path]) for path in sorted(files)]
+                places.update(row for row, origin in enumerate(origins) if origin not in {UNSIGNED, SIGNED})
+            if (part.signed and not_ascii) or intervals.overlap(part.least.encode(), part.greatest.encode()):
+                places |= self._places(number, intervals, signed=not_ascii)
+            rows = self._rows(number, places)
+            for place in sorted(places):
+                of, group = rows[place]
+                first, last = of["first_fetch"], of["last_fetch"]
+                is_in_time = first is None or last is None or (earliest <= last and first < latest)
+                if of["row_group"] is not None and is_in_time:
+                    files.setdefault(of["path"], (of, []))[1].append(group)
+        return [self._file(*files[path]) for path in sorted(files)]
 
-    def _file(self, rows: Sequence[_Row]) -> FileMetadata:
-        of, _ = rows[0]
-        columns = decode_columns(self.table.schemas[of["schema"]])
-        in_order = tuple(sorted((group for _, group in rows), key=lambda group: group.ordinal))
+    def _file(self, of: dict[str, Any], groups: list[RowGroup]) -> FileMetadata:
         return FileMetadata(
             IndexFile(of["path"], of["crawl"], of["subset"]),
-            StoredFile(b"", *(of[name] for name in ("file_size", "etag", "last_modified", "source", "taken"))),
+            StoredFile(b"", *STORED_VALUES(of)),
             Footer(
                 of["file_num_rows"],
                 of["created_by"],
-                columns,
-                in_order,
+                decode_columns(self.table.schemas[of["schema"]]),
+                tuple(sorted(groups, key=attrgetter("ordinal"))),
                 tuple(of["file_codec"].split("+")),
                 of["ordered"],
             ),
             least=of["file_min_key"],
         )
 
-    def _places(self, part: int, intervals: KeyIntervals, *, signed: bool) -> list[int]:
-        unbounded = self.table.parts[part].unbounded
-        keys = self._footers.keys(self.table, part)
-        found: set[int] = set()
+    def _places(self, number: int, intervals: KeyIntervals, *, signed: bool) -> set[int]:
+        unbounded, keys = self.table.parts[number].unbounded, self._footers.keys(self.table, number)
+        found = {*keys.signed} if signed else set[int]()
         if len(intervals) > len(keys.least):
-            bounds = enumerate(zip(keys.least, keys.greatest, strict=True))
+            bounds = enumerate(zip(keys.least, keys.greatest, strict=True), unbounded)
             found.update(row for row, (least, greatest) in bounds if intervals.overlap(least, greatest))
         else:
             for interval in intervals:
                 end = bisect_left(keys.least, interval.end)
                 start = bisect_left(keys.reached, interval.start, 0, end)
-                found.update(row for row in range(start, end) if keys.greatest[row] >= interval.start)
-        if signed:
-            found.update(keys.signed)
-        return [*range(unbounded), *sorted(unbounded + row for row in found)]
+                found.update(unbounded + row for row in range(start, end) if keys.greatest[row] >= interval.start)
+        return found

@@ -14,7 +14,7 @@ from catalogue.parquet.page_index import page_bounds
 from catalogue.store.database import Store
 from catalogue.store.layout import StoredFile
 from catalogue.surt.interval import text_after, text_from
-from catalogue.tables.table_file import TableFile, decode_columns, digest_of, encode_columns
+from catalogue.tables.table_file import STORED_VALUES, TableFile, decode_columns, digest_of, encode_columns
 
 if TYPE_CHECKING:
     from catalogue.tables.crawl_table import StoredFooters
@@ -166,7 +166,7 @@ def _find_bounds(
     """Set the bounds that footers do not have, from stored page indexes."""
     for row in rows:
         found, origin = list[Bounds](), ""
-        version = StoredFile(b"", *(row[name] for name in ("file_size", "etag", "last_modified", "source", "taken")))
+        version = StoredFile(b"", *STORED_VALUES(row))
         indexes = store.indexes(row["path"], [row["row_group"]], version).get(row["row_group"])
         if indexes and indexes.bounds:
             found, origin = [indexes.bounds], "scan"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,7 @@ class StoredCrawls:
 
             state = update_tables(folder, store, dataset, indexes=indexes, notify=notify)
         self.tables = state
+        self.crawls = tuple(sorted(crawl for crawl, each in state.crawls.items() if each.files))
         self.crawl_rows: list[dict[str, Any]] | None = None
         """The rows of the view ``crawls``, if they were read."""
         self._folder, self._store, self._dataset = folder, store, dataset
@@ -130,10 +132,6 @@ class StoredCrawls:
             raise StoreChanged(crawl)
 
     @cached_property
-    def crawls(self) -> tuple[str, ...]:
-        return tuple(sorted(crawl for crawl, state in self.tables.crawls.items() if state.files))
-
-    @cached_property
     def requested_crawls(self) -> tuple[str, ...]:
         """The crawls of which files are stored, or a harvest was interrupted before the first file."""
         return tuple(sorted(crawl for crawl in self.tables.crawls if self.subsets(crawl)))
@@ -142,7 +140,10 @@ class StoredCrawls:
         """Return the columns of the stored files of crawls, or of all, and their types."""
         state, found = self.tables, dict[str, str]()
         chosen = sorted(state.crawls.keys() if crawls is None else state.crawls.keys() & {*crawls})
-        for digest in dict.fromkeys(digest for crawl in chosen for digest in state.crawls[crawl].schemas):
+        schemas: dict[str, None] = {}
+        for crawl in chosen:
+            schemas |= dict.fromkeys(state.crawls[crawl].schemas)
+        for digest in schemas:
             for name, kind in column_kinds(state.schemas[digest]).items():
                 found[name] = wider(found[name], kind) if name in found else kind
         return found
@@ -161,7 +162,7 @@ class StoredCrawls:
         there is no manifest.
         """
         state = self._state(crawl)
-        found = {*state.files, *state.failures, *(each for each in state.requested if each in state.listed)}
+        found = {*state.files, *state.failures, *(state.listed.keys() & state.requested)}
         if among:
             found = (found | (state.listed.keys() or {*among})) & {*among}
         return sorted(found)
@@ -171,7 +172,8 @@ class StoredCrawls:
         return (self._state(crawl).listed.keys() or {*SUBSETS}) - {*self.subsets(crawl)}
 
     def has_files(self, crawl: str, subsets: Sequence[str] = ()) -> bool:
-        return any(not subsets or subset in subsets for subset in self._state(crawl).files)
+        files = self._state(crawl).files
+        return not files.keys().isdisjoint(subsets or files)
 
     def answers(self, crawl: str, subsets: Sequence[str]) -> bool:
         """Return whether files of one of the subsets are stored, or the manifest has none."""
@@ -186,8 +188,8 @@ class StoredCrawls:
         """Return a sentence for each incomplete subset."""
         state, found = self._state(crawl), []
         for subset in self.subsets(crawl, subsets):
-            stored, failed, listed = (each.get(subset, 0) for each in (state.files, state.failures, state.listed))
-            total = max(listed, stored + failed)
+            stored = state.files.get(subset, 0)
+            total = max(state.listed.get(subset, 0), stored + state.failures.get(subset, 0))
             what = f"{total - stored} of the {total} files of {crawl}, {subset}, are not harvested"
             if not total:
                 what = f"{subset} of {crawl} is not harvested"
@@ -211,17 +213,9 @@ class StoredCrawls:
         if (table := self.table(crawl)) is None:
             return []
         intervals = query.intervals if query else ALL_KEYS
-        earliest, latest = (query.from_ms, query.to_ms) if query else (None, None)
-
-        def may_match(values: dict[str, Any]) -> bool:
-            first, last = values["first_fetch"], values["last_fetch"]
-            if first is None or last is None:
-                return True
-            return (earliest is None or last >= earliest) and (latest is None or first < latest)
-
-        chosen = self.subsets(crawl, subsets)
-        found = (table.files(subset, intervals, may_match, by_footers=by_footers) for subset in chosen)
-        return sorted((file for files in found for file in files), key=lambda file: file.path)
+        earliest = -inf if query is None or query.from_ms is None else query.from_ms
+        latest = inf if query is None or query.to_ms is None else query.to_ms
+        return table.files(self.subsets(crawl, subsets), intervals, earliest, latest, by_footers=by_footers)
 
     def gaps(self, crawl: str) -> "list[FileMetadata]":
         """Return files with their row groups without bounds, by path."""

@@ -77,6 +77,8 @@ REPEATED = [
     *("schema", "file_min_key", "bounds_from"),
 ]
 """Values that many rows share; they have dictionaries."""
+STORED_VALUES = itemgetter("file_size", "etag", "last_modified", "source", "taken")
+"""What follows the data in a ``StoredFile``."""
 
 
 def encode_columns(columns: Mapping[str, Column]) -> str:
@@ -145,27 +147,30 @@ class TableFile:
         try:
             with path.open("rb") as file:
                 self._content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            directory, self.checksum = self._read_directory()
-            self.schemas: dict[str, str] = directory["schemas"]
-            self.parts = [TablePart(**each) for each in directory["parts"]]
+            self.schemas, self.parts, self.checksum = self._read_directory()
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             raise TableDamaged(f"{path} cannot be read: {error}") from error
 
-    def _read_directory(self) -> tuple[dict[str, Any], int]:
+    def _read_directory(self) -> tuple[dict[str, str], list[TablePart], int]:
         content = self._content
         footer = len(content) - _END - int.from_bytes(content[-_END : -_END + _NUMBER], "little")
         end = footer - len(_MAGIC)
-        stored, length = (int.from_bytes(content[at : at + _NUMBER], "little") for at in (end - 8, end - 4))
+        stored = int.from_bytes(content[end - 2 * _NUMBER : end - _NUMBER], "little")
+        length = int.from_bytes(content[end - _NUMBER : end], "little")
         packed = bytes(content[max(0, end - 8 - length) : max(0, end - 8)])
         if bytes(content[max(0, end) : footer]) != _MAGIC or crc32(packed) != stored:
             raise ValueError("its directory is damaged")
-        directory: dict[str, Any] = json.loads(packed)
+        directory = json.loads(packed)
         if crc32(content[footer:]) != directory["footer"]:
             raise ValueError("its footer is damaged")
-        sections = (section for part in directory["parts"] for section in part["sections"])
-        if any(crc32(content[start:end]) != checksum for start, end, checksum in sections):
-            raise ValueError("its rows are damaged")
-        return directory, stored
+        parts = []
+        for each in directory["parts"]:
+            part = TablePart(**each)
+            for start, stop, checksum in part.sections:
+                if crc32(content[start:stop]) != checksum:
+                    raise ValueError("its rows are damaged")
+            parts.append(part)
+        return directory["schemas"], parts, stored
 
     def read(self, part: int, columns: Sequence[str]) -> "pa.RecordBatch":
         import pyarrow as pa
@@ -275,7 +280,8 @@ class TablesState:
 
     def shows(self, store: "Store", *, indexes: bool) -> bool:
         """Return whether the tables show everything that is stored; ``indexes``: page indexes, too."""
-        return self.store == store.state() and (not indexes or self.indexes == store.index_state())
+        state, index_state = store.states()
+        return self.store == state and (not indexes or self.indexes == index_state)
 
     @property
     def store_id(self) -> str:

@@ -112,7 +112,7 @@ class _Update:
         """Crawls whose tables may be damaged; None if all may."""
         self._old: TablesState | None = None
         # Read first: what other processes write from now on is added by the next update.
-        self._state = TablesState(dataset.key, store.state(), store.index_state(), {}, {})
+        self._state = TablesState(dataset.key, *store.states(), {}, {})
         self._documents = store.row_numbers("documents")
         self._crawls: dict[str, str | None] = {}
         """Crawl of the files in each folder of the source."""
@@ -192,8 +192,7 @@ class _Update:
         from catalogue.tables.column_values import collect_values, dictionary_pages, write_values
         from catalogue.tables.crawl_table import CrawlTable
 
-        rows = CrawlTable(table, self._footers)
-        files = (file for subset in {part.subset for part in table.parts} for file in rows.files(subset, ALL_KEYS))
+        files = CrawlTable(table, self._footers).files({part.subset for part in table.parts}, ALL_KEYS)
         indexed = (
             replace(file, indexes=self._store.indexes(file.path, file.ordinals, file.stored).get) for file in files
         )

@@ -134,7 +134,7 @@ def test_finds_the_row_groups_that_may_match(
         (file.path, ordinal)
         for crawl, state in opened.tables.crawls.items()
         for subset in state.files
-        for file in opened.table(crawl).files(subset, Intervals(intervals))  # type: ignore[union-attr]
+        for file in opened.table(crawl).files({subset}, Intervals(intervals))  # type: ignore[union-attr]
         for ordinal in file.ordinals
     ]
     assert len(found) == len({*found})
