@@ -257,8 +257,9 @@ class Captures(ReprMixin):
             skipped = max(0, skipped - batch.num_rows)
 
     def _run(self, plan: ReadPlan, report: Callable[[Progress], None]) -> Generator[pa.RecordBatch, None, None]:
-        reads = sum(len(planned.reads) for planned in plan.blocks)
-        at = Progress("reading", plan.row_groups + reads, 0)
+        at = Progress("reading", plan.row_groups, 0)
+        for planned in plan.blocks:
+            at.listed += len(planned.reads)
 
         def done() -> None:
             at.done += 1

@@ -256,7 +256,7 @@ class ChunkContext:
         if null_count is not None:
             # Writers have counted nulls once for each page, or more than there are values. Nothing follows from that.
             most = num_values if column.optional or not column.flat else 0
-            if not 0 <= null_count <= most or (null_count == num_values and any(text is not None for text in texts)):
+            if not 0 <= null_count <= most or (null_count == num_values and texts.count(None) < len(texts)):
                 return None, None
         order = Order.UNSIGNED
         low, high = texts[_MIN_VALUE], texts[_MAX_VALUE]

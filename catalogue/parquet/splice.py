@@ -131,9 +131,11 @@ class NotInflatedError(Exception):
     """pyarrow must examine the pages."""
 
 
-def parts(piece: ChunkPages, headers: Sequence[PageHeader]) -> Iterator[tuple[ChunkPages, Sequence[PageHeader]]]:
-    if sum(header.inflated for header in headers) <= PART_BYTES:
-        yield piece, headers
+def parts(piece: ChunkPages, headers: Sequence[PageHeader]) -> Iterator[tuple[ChunkPages, Sequence[PageHeader], int]]:
+    """Yield parts of a piece, with the headers and the uncompressed bytes of their pages."""
+    size = sum(header.inflated for header in headers)
+    if size <= PART_BYTES:
+        yield piece, headers, size
         return
     data = b"".join(piece.pages)
     dictionary = [] if headers[0].data_page else headers[:1]
@@ -149,7 +151,8 @@ def parts(piece: ChunkPages, headers: Sequence[PageHeader]) -> Iterator[tuple[Ch
         kept = [data[: sum(page.size for page in before)], data[start:end]]
         num_rows = sum(page.num_values for page in pages)
         size_before = piece.dictionary_size if before else 0
-        yield ChunkPages(piece.chunk, kept, sum(map(len, kept)), size_before, num_rows, piece.codec), [*before, *pages]
+        part = ChunkPages(piece.chunk, kept, sum(map(len, kept)), size_before, num_rows, piece.codec)
+        yield part, [*before, *pages], size + sum(page.inflated for page in before)
         start, first = end, after
 
 

@@ -55,9 +55,13 @@ class ReadPlan(ReprMixin):
     awaited: tuple[Awaited, ...] = field(init=False, compare=False)
     """Row groups whose page indexes must be fetched first; they are not in ``files`` yet."""
 
+    searched: tuple[str, ...] = field(init=False, compare=False)
+    """Crawls whose lists of blocks are searched before the query is planned again."""
+
     def __post_init__(self) -> None:
         for name in ("files", "blocks", "indexes", "awaited"):
             setattr(self, name, tuple(chain.from_iterable(map(attrgetter(name), self.crawls))))
+        self.searched = tuple([each.crawl for each in self.crawls if each.search])
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -74,11 +78,6 @@ class ReadPlan(ReprMixin):
         """Requests that can be sent at the same time; the second wave is a maximum, which depends on the first."""
         numbered = zip_longest(*(each.waves for each in self.crawls), fillvalue=())
         return tuple(tuple(fetch for wave in number for fetch in wave) for number in numbered)
-
-    @property
-    def searched(self) -> tuple[str, ...]:
-        """Crawls whose lists of blocks are searched before the query is planned again."""
-        return tuple(each.crawl for each in self.crawls if each.search)
 
     @property
     def is_ready(self) -> bool:

@@ -115,12 +115,11 @@ _Piece = tuple[ChunkPages, Sequence[PageHeader]]
 def _spliced(pieces: Sequence[_Piece], created_by: str) -> Iterator[pa.Buffer]:
     waiting: list[_Piece] = []
     size = 0
-    for part in chain.from_iterable(starmap(parts, pieces)):
-        more = sum(header.inflated for header in part[1])
+    for piece, headers, more in chain.from_iterable(starmap(parts, pieces)):
         if waiting and size + more > PART_BYTES:
             yield _file(waiting, size, created_by)
             waiting, size = [], 0
-        waiting.append(part)
+        waiting.append((piece, headers))
         size += more
     yield _file(waiting, size, created_by)
 
@@ -281,7 +280,7 @@ def checked(bundle: Bundle, reads: Sequence[ColumnRead], numbered: Iterable[Numb
         BadFooter: if a key is outside the bounds in the footer, by which other queries skip the row group.
         BadPageIndex: if a key is outside the bounds of its page, or the number of nulls differs.
     """
-    checks = [_RowGroupCheck(group, read) for group, read in zip(bundle.groups, reads, strict=True)]
+    checks = [*map(_RowGroupCheck, bundle.groups, reads)]
     for numbers, values in numbered:
         keys = values.cast(pa.binary())
         for check, part, start in zip(checks, bundle.parts(numbers), bundle.starts.tolist(), strict=False):

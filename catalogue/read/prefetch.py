@@ -6,7 +6,7 @@ from concurrent.futures import Executor, Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, starmap
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -115,7 +115,8 @@ class Prefetcher:
         self._events = events
         self._source = source
         self._executor = executor
-        self._files = {file.file.path: file for file in plan.files}
+        self._files: dict[str, PlannedFile] = {}
+        """The files of the row groups, by path."""
 
     def groups(self) -> Generator[LoadedRowGroup, None, None]:
         """Yield the row groups in the order of the plan, with the bytes of the first wave.
@@ -127,6 +128,7 @@ class Prefetcher:
         left: dict[tuple[str, int], LoadedRowGroup] = {}
         sizes: dict[tuple[str, int], int] = {}
         for file in self._plan.files:
+            self._files[file.file.path] = file
             for group in file.row_groups:
                 key = file.file.path, group.ordinal
                 left[key] = LoadedRowGroup(file, group)
@@ -270,7 +272,7 @@ class Bundle:
 
     def parts(self, rows: np.ndarray) -> list[slice]:
         """Divide ascending numbers of rows by row group."""
-        return [slice(start, end) for start, end in pairwise(np.searchsorted(rows, self.starts).tolist())]
+        return [*starmap(slice, pairwise(np.searchsorted(rows, self.starts).tolist()))]
 
     def path_column(self, name: str, rows: np.ndarray | range) -> pa.StringArray:
         is_field = name in {"crawl", "subset"}

@@ -156,8 +156,6 @@ class CrawlTable:
         Known times of row groups overlap those from ``earliest`` to before ``latest``, in milliseconds since 1970.
         ``by_footers`` uses no bounds that were found in page indexes or by a backfill.
         """
-        # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
-        not_ascii = any(part.signed for part in self.table.parts) and bool(intervals.not_ascii)
         files: dict[str, tuple[dict[str, Any], list[RowGroup]]] = {}
         for number, part in enumerate(self.table.parts):
             if part.subset not in subsets:
@@ -166,8 +164,10 @@ class CrawlTable:
             if by_footers:
                 origins = self._footers.flat(self.table, number).column("bounds_from").to_pylist()
                 places.update(row for row, origin in enumerate(origins) if origin not in {UNSIGNED, SIGNED})
-            if (part.signed and not_ascii) or intervals.overlap(part.least.encode(), part.greatest.encode()):
-                places |= self._places(number, intervals, signed=not_ascii)
+            # Bounds in signed order are valid for ASCII only; see KeyIntervals.span.
+            signed = part.signed and bool(intervals.not_ascii)
+            if signed or intervals.overlap(part.least.encode(), part.greatest.encode()):
+                places |= self._places(number, intervals, signed=signed)
             rows = self._rows(number, places)
             for place in sorted(places):
                 of, group = rows[place]

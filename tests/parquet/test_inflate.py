@@ -51,13 +51,14 @@ def test_parts_of_a_large_chunk(*, dictionary: bool) -> None:
     piece = whole(data, chunk, len(values))
     divided = list(parts(piece, headers_of(piece)))
     assert len(divided) > 2
-    for part, headers in divided:
+    for part, headers, size in divided:
         assert headers == headers_of(part)
+        assert size == sum(header.inflated for header in headers)
         assert part.size == len(b"".join(part.pages)) == sum(header.size for header in headers)
         assert sum(header.inflated for header in headers if header.data_page) <= PART_BYTES
         assert (part.dictionary_size > 0) == any(header.needs_dictionary for header in headers)
-    assert {part.dictionary_size > 0 for part, _ in divided} == ({True, False} if dictionary else {False})
-    found = [chunk for part, headers in divided for chunk in read_inflated(footer, part, list(headers)).chunks]
+    assert {part.dictionary_size > 0 for part, _, _ in divided} == ({True, False} if dictionary else {False})
+    found = [chunk for part, headers, _ in divided for chunk in read_inflated(footer, part, list(headers)).chunks]
     assert pa.chunked_array(found).combine_chunks() == values
 
 
@@ -66,7 +67,7 @@ def test_a_page_larger_than_a_part_is_a_part() -> None:
     data = write(pa.table({"v": values}), compression="gzip", write_batch_size=2, use_dictionary=False)
     [[chunk]] = groups(data)
     piece = whole(data, chunk, 4)
-    assert [part.num_rows for part, _ in parts(piece, headers_of(piece))] == [2, 2]
+    assert [part.num_rows for part, _, _ in parts(piece, headers_of(piece))] == [2, 2]
 
 
 @pytest.mark.parametrize(("codec", "version"), [("snappy", "1.0"), ("zstd", "1.0"), ("none", "1.0"), ("gzip", "2.0")])
