@@ -67,7 +67,7 @@ class Sample(ReprMixin):
         stratum = check_columns([short.get(per, per)], columns, dataset) if per is not None else ()
         self.size = size
         self.missing = (*captures.question.unlisted, *(sentence for each in indexes for sentence in each.missing))
-        self.notes = query.absences(captures.question.crawls)
+        self.notes = tuple(query.absences(captures.question.crawls))
         self._session = session
         self._question = captures.question
         self._indexes = {each.crawl: each for each in indexes}

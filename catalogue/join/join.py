@@ -275,7 +275,7 @@ class _JoinRun:
             sum(each.name not in ledger.parts and each.name not in ledger.failed for each in self._slices),
             next_bytes,
             rows_of_other_urls([output] if is_file else _own_files(folder)) if self._kind.exact else 0,
-            self._scope.query.absences(crawls),
+            tuple(self._scope.query.absences(crawls)),
         )
 
     @cached_property

@@ -6,6 +6,7 @@ dict by field number, a map to a list of pairs.
 
 import struct as _struct
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from catalogue.settings import limits
@@ -383,7 +384,7 @@ def encode_list(kind: int, values: Sequence[Any]) -> bytes:
     """Encode a list of values of one kind; structs must be encoded already."""
     count = len(values)
     head = bytes([count << 4 | kind]) if count < _SMALL_LIST else bytes([0xF0 | kind]) + encode_varint(count)
-    return head + b"".join([_encoded(kind, value) for value in values])
+    return head + b"".join(map(partial(_encoded, kind), values))
 
 
 def _encoded(kind: int, value: Any) -> bytes:  # noqa: ANN401

@@ -121,7 +121,9 @@ class ColumnarIndex:
     def _files_with_indexes(self) -> list[FileMetadata]:
         source, store = self.source(), self.page_indexes.store
         states = store.states()
-        self._files = {each.path: self._file(each, source, states) for each in self.candidates}
+        self._files = {}
+        for each in self.candidates:
+            self._files[each.path] = self._file(each, source, states)
         return [*self._files.values()]
 
     def _file(self, candidate: FileMetadata, source: AnySource, states: tuple[str, str]) -> FileMetadata:

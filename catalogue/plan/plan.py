@@ -57,10 +57,13 @@ class ReadPlan(ReprMixin):
 
     searched: tuple[str, ...] = field(init=False, compare=False)
     """Crawls whose lists of blocks are searched before the query is planned again."""
+    missing: tuple[str, ...] = field(init=False, compare=False)
+    """Sentences about what is not stored; if any, the result may be incomplete."""
 
     def __post_init__(self) -> None:
-        for name in ("files", "blocks", "indexes", "awaited"):
+        for name in ("files", "blocks", "indexes", "awaited", "missing"):
             setattr(self, name, tuple(chain.from_iterable(map(attrgetter(name), self.crawls))))
+        self.missing = (*self.unlisted, *self.missing)
         self.searched = tuple([each.crawl for each in self.crawls if each.search])
 
     @cached_property
@@ -98,11 +101,6 @@ class ReadPlan(ReprMixin):
     def counted(self) -> dict[str, int]:
         """Number of rows in each crawl that are counted without reading them."""
         return {each.crawl: each.counted for each in self.crawls if each.counted}
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Sentences about what is not stored; if any, the result may be incomplete."""
-        return (*self.unlisted, *(sentence for each in self.crawls for sentence in each.missing))
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -241,7 +241,7 @@ def _cheapest(
 ) -> tuple[tuple[ColumnRead, ...], float]:
     key, decide = query.table.key, {*query.deciding_columns}
     shares = [({key}, 1.0), (decide, selected)]
-    others = tuple(read for read in reads if read.chunk.column.name in decide - {key})
+    others = () if query.keys_decide else tuple(read for read in reads if read.chunk.column.name in decide - {key})
     if others and _keys_match(choice, query):
         if query.counts and not choice.drawn and sum(map(len, choice.rows)) == choice.group.num_rows:
             reads = others
@@ -251,7 +251,8 @@ def _cheapest(
     splits = [(first, likely * share) for first, share in shares if likely * share < len(choice.units)]
     if not (splits or choice.missing):  # no price is compared
         return reads, 0.0
-    best = (reads, cost.price_of(_requests(choice, reads, cost)))
+    path, ordinal, cached = choice.metadata.path, choice.group.ordinal, choice.metadata.cached
+    best = (reads, cost.price_of(requests_of(path, ordinal, reads, cost, cached)))
     if best[1] <= cost.latency:  # every other way takes another round trip
         return best
     for first, needed in splits:
@@ -268,17 +269,14 @@ def _keys_match(choice: Choice, query: ResolvedQuery) -> bool:
 
 def _price_of_split(choice: Choice, reads: Sequence[ColumnRead], likely: float, cost: Cost) -> float:
     """Price a row group of which ``likely`` units are needed in a second wave."""
+    path, ordinal, cached = choice.metadata.path, choice.group.ordinal, choice.metadata.cached
     first, later = ([read for read in reads if read.later is when] for when in (False, True))
-    seconds = cost.price_of(_requests(choice, first, cost))
-    requested = [fetch for fetch in _requests(choice, later, cost) if not fetch.cached]
+    seconds = cost.price_of(requests_of(path, ordinal, first, cost, cached))
+    requested = [fetch for fetch in requests_of(path, ordinal, later, cost, cached) if not fetch.cached]
     units = len(choice.units)
     runs = likely * (units - likely + 1) / units  # expected for randomly needed units
     size = sum(len(fetch.range) for fetch in requested) * likely / units
     return seconds + cost.latency + cost.price(len(requested) * runs, size)
-
-
-def _requests(choice: Choice, reads: Iterable[ColumnRead], cost: Cost) -> list[PlannedRequest]:
-    return requests_of(choice.metadata.path, choice.group.ordinal, reads, cost, choice.metadata.cached)
 
 
 def _await(

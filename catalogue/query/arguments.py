@@ -150,10 +150,11 @@ def _value(name: str, given: Any, kinds: Mapping[str, tuple[str, ...]]) -> Any: 
         return given
     if allowed == ("bool",):
         return flag(name, given)
-    if not any(_is(given, kind) for kind in allowed):
-        valid = " or ".join(_VALID[kind] for kind in allowed if kind != "None")
-        raise QueryError(f"invalid {name} {given!r:.100}; use {valid}")
-    return int(given) if "int" in allowed and isinstance(given, Integral | float) else given
+    for kind in allowed:
+        if _is(given, kind):
+            return int(given) if kind == "int" else given
+    valid = " or ".join(_VALID[kind] for kind in allowed if kind != "None")
+    raise QueryError(f"invalid {name} {given!r:.100}; use {valid}")
 
 
 def _is(given: object, kind: str) -> bool:

@@ -123,8 +123,12 @@ class Intervals(tuple[KeyInterval, ...], KeyIntervals):
         if len(self) > _FEW:
             bounds = least_and_greatest(keys)
             some = self.between(*bounds) if bounds else self.part(0, 0)
-        single = [interval.start for interval in some if interval.end == interval.start + b"\0"]
-        wide = [interval for interval in some if interval.end != interval.start + b"\0"]
+        single, wide = list[bytes](), list[KeyInterval]()
+        for interval in some:
+            if interval.end == interval.start + b"\0":
+                single.append(interval.start)
+            else:
+                wide.append(interval)
         mask = pc.equal(keys, binaries(single)[0]) if len(single) == 1 else pc.is_in(keys, value_set=binaries(single))
         if len(wide) > _FEW:
             inside = np.fromiter((key is not None and covers(wide, key) for key in keys.to_pylist()), bool, len(keys))

@@ -16,7 +16,7 @@ from catalogue.query.filters import Moment, Values, time_bounds
 from catalogue.query.key_intervals import Intervals
 from catalogue.query.parameters import BY_NAME
 from catalogue.query.resolved_query import CDX_COLUMNS, ResolvedQuery, check_columns
-from catalogue.surt.interval import merge
+from catalogue.surt.interval import KeyInterval, merge
 from catalogue.surt.pattern import Match, parse_key_patterns
 
 
@@ -95,7 +95,10 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
         first, end = time_bounds(query.from_, query.to)
     if query.exact_url and "url" not in stored:
         raise QueryError(f"{dataset.name} has no column of URLs, which exact_url=True needs")
+    intervals = list[KeyInterval]()
     patterns = parse_key_patterns(query.patterns, dataset.keys, query.match, exact_url=query.exact_url)
+    for pattern in patterns:
+        intervals += pattern.intervals
     known = {*dataset.schema.names}
     newer = pa.schema([(name, arrow_type(stored[name])) for name in stored if name not in known])
     if dataset != COMMON_CRAWL and (time := _fine_time(dataset, stored)):
@@ -113,7 +116,7 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
         if dataset != COMMON_CRAWL:  # no file may have a column of its schema
             check_columns(where.columns, stored, dataset)
     resolved = ResolvedQuery(
-        intervals=Intervals(merge(interval for pattern in patterns for interval in pattern.intervals)),
+        intervals=Intervals(merge(intervals)),
         patterns=query.patterns,
         columns=columns,
         where=where,

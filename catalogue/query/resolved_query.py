@@ -3,7 +3,7 @@
 Row groups with missing or doubtful statistics might match; the residual filter decides.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TypeAlias, TypeVar
@@ -125,14 +125,12 @@ class ResolvedQuery:
             tested.append(self.table.time)
         return (*tested, *(["url"] if self.urls else []))
 
-    def absences(self, crawls: Iterable[str]) -> tuple[str, ...]:
-        """Return a sentence for each column of a condition that some of the crawls are too old to have."""
+    def absences(self, crawls: Iterable[str]) -> Iterator[str]:
+        """Yield a sentence for each column of a condition that some of the crawls are too old to have."""
         oldest = min(crawls, default="~") if self.table == COMMON_CRAWL else "~"
-        return tuple(
-            f"crawls before {SINCE[name]} have no {name}; it is null there"
-            for name in self.tested_columns
-            if oldest < SINCE.get(name, "")
-        )
+        for name in self.tested_columns:
+            if oldest < SINCE.get(name, ""):
+                yield f"crawls before {SINCE[name]} have no {name}; it is null there"
 
     @property
     def deciding_columns(self) -> tuple[str, ...]:

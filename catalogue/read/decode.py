@@ -246,7 +246,8 @@ def aligned(
             for name, kind in zip(schema.names, schema.types, strict=True)
         ]
         yield pa.Table.from_arrays(every, schema=schema)
-        pending = {name: piece.slice(length) for name, piece in pending.items()}
+        for name, piece in pending.items():
+            pending[name] = piece.slice(length)
         rows = rows[length:]
 
 

@@ -207,7 +207,7 @@ class Bundle:
     """First rows of row groups, and the number of rows."""
 
     def __post_init__(self) -> None:
-        self.starts = np.cumsum([0, *(group.read.num_rows for group in self.groups)])
+        self.starts = np.cumsum([0, *map(attrgetter("read.num_rows"), self.groups)])
 
     @property
     def crawl(self) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from itertools import chain, islice
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -77,7 +78,7 @@ class _Reading:
         self._plan = plan
         self._arrivals = arrivals
         self._events = events
-        self._residual_of = cache(lambda crawl: Residual(plan.query.of(crawl), matching))
+        self._matching = matching
         self._key, self._path_columns = plan.query.table.key, plan.query.table.path_columns
         self._valid = partial(valid, dataset=plan.query.table)
         places = [((f.file.crawl, f.file.subset), group.least) for f in plan.files for group in f.row_groups]
@@ -145,7 +146,7 @@ class _Reading:
             yield chosen
 
     def _decide(self, bundle: Bundle) -> Bundle:
-        residual = self._residual_of(bundle.crawl)
+        residual = Residual(self._plan.query.of(bundle.crawl), self._matching)
         query = residual.query
         candidates = bundle.candidates
         columns = {}
@@ -203,7 +204,7 @@ class _Reading:
     def _chosen(self, bundle: Bundle, decided: pa.Table) -> Iterator[_Rows]:
         for group in bundle.groups:
             group.check(later=True)
-        residual = self._residual_of(bundle.crawl)
+        residual = Residual(self._plan.query.of(bundle.crawl), self._matching)
         if decided.num_rows < _FEW_ROWS * max((column.num_chunks for column in decided.columns), default=0):
             decided = decided.combine_chunks()
         columns = {
@@ -231,11 +232,11 @@ class _Reading:
 
     def _streamed(self, bundle: Bundle) -> Iterator[_Rows]:
         (group,) = bundle.groups
-        residual = self._residual_of(bundle.crawl)
+        residual = Residual(self._plan.query.of(bundle.crawl), self._matching)
         columns = {}
         keys: KeysLeft | None = None
         for read in group.read.columns:
-            values = (values for _, values in self._decoded(bundle, [read]))
+            values: Iterator[pa.Array] = map(itemgetter(1), self._decoded(bundle, [read]))
             if read.chunk.column.name == self._key and self._leasts_after:
                 first = [*values]  # all keys are known before the first row is returned
                 keys = self._keys_left(first)
