@@ -86,8 +86,6 @@ class _Enough(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A capture, and how well it answers."""
-
     capture: Capture
     crawl: str
     crawls_before: int

@@ -99,7 +99,6 @@ def _table(crawl: str, columns: pa.RecordBatch) -> pa.Table:
 
 
 def _digest(file: BinaryIO) -> str:
-    """Return a digest of length and footer of a Parquet file, or raise OSError."""
     size = file.seek(0, 2)
     file.seek(max(0, size - _TRAILER))
     length = int.from_bytes(file.read(4), "little")

@@ -187,7 +187,6 @@ class ClusterSearch:
         return end_of_list(self._source, self.crawl)
 
     def _border(self, key: bytes) -> int:
-        """Probe until ``KnownLines.border`` returns an offset."""
         known = self.lines or self._open(self._around(key))
         most = 0
         for probes in range(_MAX_PROBES):

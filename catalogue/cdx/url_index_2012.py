@@ -99,7 +99,6 @@ def _form(start: bytes, middle: bytes, ending: bytes) -> re.Pattern[bytes]:
 
 
 def _turned(typed: str, authority: str) -> tuple[bytes, bytes]:
-    """Return host and port in the spelling of the index."""
     name, colon, port = authority.partition(":")
     found = _AUTHORITY.fullmatch(canonical_host(name, NEWEST) + colon + port)
     if not found:

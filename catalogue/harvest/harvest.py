@@ -124,8 +124,6 @@ def harvest(
 
 @dataclass(slots=True)
 class _Run:
-    """Stores in batches what is fetched."""
-
     session: "Session"
     outcome: Harvested
     fetcher: FooterFetcher

@@ -125,7 +125,6 @@ def _times(values: np.ndarray, unknown: int, kind: pa.DataType) -> pa.Array:
 
 
 def _codes(values: pa.ChunkedArray) -> np.ndarray:
-    """Return numbers in the order of the values, 0 for null."""
     encoded = values.combine_chunks().dictionary_encode()
     ranks = pc.rank(encoded.dictionary, tiebreaker="dense").cast(pa.int64()).take(encoded.indices)
     return integers(pc.fill_null(ranks, integer(0, pa.int64())))

@@ -134,7 +134,6 @@ class JoinScope:
         return CrawlPrice(crawl, index, len(slices), requests, received, seconds, exact)
 
     def _indexes(self, crawl: str, keys: JoinKeys) -> list[str]:
-        """Return the CDX index alone if files of the other are missing."""
         indexes = self._indexes_of(crawl)
         has_list = crawl in self._session.block_lists.stored
         # Without --index columnar, footers answer only where all of them are stored.

@@ -177,7 +177,6 @@ def _read_metadata(reader: Reader, fields: ChunkFields) -> None:
 
 
 def _read_encoding_stats(reader: Reader) -> tuple[int, int]:
-    """Count data pages with and without a dictionary encoding."""
     coded = others = 0
     for _ in range(reader.structs()):
         # Nearly always three numbers of a byte each; a third of the time without calls.

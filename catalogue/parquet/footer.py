@@ -206,7 +206,6 @@ class _FooterDecoder:
 
 
 def _orders(reader: Reader) -> Iterator[bool]:
-    """Yield whether each column has the order of its type."""
     for _ in range(reader.structs()):
         is_known = False
         field = 0

@@ -111,6 +111,5 @@ def _bits(flags: Sequence[bool]) -> bytes:
 
 
 def _packed(data: bytes, width: int) -> bytes:
-    """Return a run of bit-packed values of ``width`` bits, in groups of eight."""
     groups = -(-len(data) // width)
     return encode_varint(groups << 1 | 1) + data.ljust(groups * width, b"\0")

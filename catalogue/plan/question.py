@@ -187,7 +187,6 @@ class Question:
         return [each.crawl for each in plan.crawls if each.index in self.indexes(each.crawl).refusals]
 
     def _divided(self, plan: ReadPlan) -> ReadPlan:
-        """Divide reads of blocks for the shortest time."""
         most = self.cost.quickest(sum(len(read.range) for each in plan.blocks for read in each.reads))
         crawls = (
             cdx.divided(each, most) if each.index == CDX and (cdx := self.indexes(each.crawl).cdx) else each

@@ -168,7 +168,6 @@ def time_span(given: Moment, *, clamp: bool = False) -> tuple[int, int]:
 
 
 def _from_digits(digits: str) -> datetime:
-    """Return 14 digits as a time, each part within its limits."""
     year = min(max(int(digits[:4]), 1000), 9999)
     month = min(max(int(digits[4:6]), 1), 12)
     day = min(max(int(digits[6:8]), 1), calendar.monthrange(year, month)[1])

@@ -134,7 +134,6 @@ def resolve(query: Query, dataset: Dataset, stored: Mapping[str, str]) -> tuple[
 
 
 def _fine_time(dataset: Dataset, stored: Mapping[str, str]) -> pa.Field | None:
-    """Return the column of times if its unit is finer than milliseconds."""
     kind = arrow_type(stored.get(dataset.time or "", ""))
     is_fine = pa.types.is_timestamp(kind) and kind.unit in {"us", "ns"}
     return pa.field(dataset.time, pa.timestamp(kind.unit, "UTC")) if is_fine else None

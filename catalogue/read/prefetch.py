@@ -50,7 +50,6 @@ class LoadedRowGroup:
     """Bytes in memory."""
 
     def take(self, part: Part, fetch: PlannedRequest, body: bytes) -> None:
-        """Keep a part of a request."""
         start = part.range.start - fetch.range.start
         piece = body if len(part.range) == len(body) else body[start : start + len(part.range)]
         self.pieces.setdefault(part.column, {})[part.range.start] = piece
@@ -116,7 +115,6 @@ class Prefetcher:
         self._source = source
         self._executor = executor
         self._files: dict[str, PlannedFile] = {}
-        """The files of the row groups, by path."""
 
     def groups(self) -> Generator[LoadedRowGroup, None, None]:
         """Yield the row groups in the order of the plan, with the bytes of the first wave.

@@ -332,7 +332,6 @@ def _is_host(url: str) -> bool:
 
 
 def _site(form: Form, query: Query) -> list[tuple[str, str]]:
-    """Suggest patterns for a host without a path, with their addresses."""
     typed = form["url"].removesuffix("/")
     if query.match or "*" in typed or "/" in typed.partition("://")[2] or ("/" in typed and "://" not in typed):
         return []

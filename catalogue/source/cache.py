@@ -246,7 +246,6 @@ def _digest(file: Path, body: bytes) -> bytes:
 
 
 def _read(file: Path, length: int) -> bytes | None:
-    """Return an entry's bytes and update its time of use; remove a damaged entry."""
     try:
         with file.open("rb") as opened:
             if (

@@ -212,7 +212,6 @@ class PoliteSource:
         self.inner.close()
 
     def _wait_after(self, error: SourceError, path: str, requested: RequestedRange, attempt: int, same: int) -> float:
-        """Return the seconds before the next attempt, unless there are too many."""
         policy, attempts = self.limiter.policy, attempt + 1
         if same == _SAME_ATTEMPTS and isinstance(error, WrongRange | WrongLength | WithoutTls):
             raise error

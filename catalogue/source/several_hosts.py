@@ -23,8 +23,6 @@ _FINAL = (FileChanged, FormatError, NotFound)
 
 @dataclass(slots=True, eq=False)
 class _Use:
-    """The use of one of the hosts."""
-
     rules: Host
     source: PoliteSource
     running: int = 0

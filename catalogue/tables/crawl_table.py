@@ -125,7 +125,6 @@ class CrawlTable:
     _footers: StoredFooters
 
     def _rows(self, number: int, places: set[int]) -> dict[int, _Row]:
-        """Return at least these rows of a part."""
         known = self._footers.decoded(self.table, number)
         if new := sorted(places - known.keys()):
             flat = self._footers.flat(self.table, number).take(positions(np.array(new, np.int64)))
