@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -53,7 +52,6 @@ _PART = MAX_LINE * 5 // 4
 
 Places: TypeAlias = range
 """Places of neighbouring blocks in a list, from 0 on."""
-_Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 def index_folder(crawl: str) -> str:
@@ -252,7 +250,7 @@ def _columns(data: bytes) -> pa.RecordBatch:
     return batch.set_column(names.index("shard"), COLUMNS.field("shard"), shards)
 
 
-def _faults(columns: pa.RecordBatch) -> list[tuple[_Mask, str]]:
+def _faults(columns: pa.RecordBatch) -> list[tuple[np.ndarray, str]]:
     firsts = columns.column("first")
     shard, offset, length, number = map(integers, columns.columns[1:])
     same = shard[1:] == shard[:-1]
