@@ -47,9 +47,9 @@ def select(session: Session, query: Query) -> Selection:
         crawls = tuple(crawls_of_dataset(session, query.crawls or ("all",)))
         return Selection(crawls, _subsets_of_dataset(session, query.subsets))
     words, subsets = query.crawls, subsets_of(query.subsets, query.status, query.patterns)
-    has_tables = session.store_path.exists() and {*words}.issubset(session.metadata().crawls)
-    if words and (has_tables or {*words}.issubset(session.stored_crawls())):  # these names are valid
-        return Selection(tuple(newest_first(words)), subsets)
+    names, has_store = {*words}, session.store_path.exists()
+    if names and has_store and (names.issubset(session.metadata().crawls) or names.issubset(session.stored_crawls())):
+        return Selection(tuple(newest_first(words)), subsets)  # these names are valid
     needs_times = (query.from_, query.to) != (None, None)  # which the list has of each crawl
     if not words and not needs_times and (stored := session.stored_crawls()):
         return Selection(tuple(stored), subsets)

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -83,8 +83,9 @@ def _convert(crawl: str, data: bytes) -> pa.RecordBatch:
             raise _Invalid(f"no field {name}")
     archives = pc.split_pattern(columns["warc_filename"], "/", max_splits=1, reverse=True)
     folders = archives.flatten().take(archives.offsets[:-1]).dictionary_encode()
-    segments, subsets = zip(*map(partial(_place, crawl), folders.dictionary.to_pylist()), strict=True)
-    columns |= {"warc_segment": texts(segments).take(folders.indices), "subset": texts(subsets).take(folders.indices)}
+    places = [_place(crawl, folder) for folder in folders.dictionary.to_pylist()]
+    columns["warc_segment"] = texts([segment for segment, _ in places]).take(folders.indices)
+    columns["subset"] = texts([subset for _, subset in places]).take(folders.indices)
     for name in _NUMBERS:
         columns[FIELDS[name]] = _numbers(name, columns[FIELDS[name]])
     columns |= {"url_surtkey": keys.cast(pa.string()), "fetch_time": _times(times)}
@@ -103,8 +104,7 @@ def _parts(data: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]
     if (np.diff(integers(parts.offsets)) != _PARTS).any():
         raise _Invalid("no JSON object")
     values = parts.flatten()
-    places = np.arange(len(values)).reshape(-1, _PARTS)
-    keys, times, objects = map(values.take, map(positions, places.T))
+    keys, times, objects = (values.take(positions(np.arange(at, len(values), _PARTS))) for at in range(_PARTS))
     return keys, times, objects
 
 
@@ -198,10 +198,8 @@ def _times(stamps: pa.BinaryArray) -> pa.Array:
 def _statuses(written: pa.StringArray) -> pa.Array:
     """Convert statuses; 0 stands for an unknown one."""
     known = written.dictionary_encode(null_encoding="encode")
-    statuses = [
-        value if (short := _SHORT.fullmatch(each or "")) and (value := int(short[1])) <= _GREATEST else 0
-        for each in known.dictionary.to_pylist()
-    ]
+    shorts = [_SHORT.fullmatch(each or "") for each in known.dictionary.to_pylist()]
+    statuses = [value if short and (value := int(short[1])) <= _GREATEST else 0 for short in shorts]
     values = np.array(statuses, np.int64)[integers(known.indices)]
     return pc.if_else(flags(values > 0), positions(values), pa.nulls(1, pa.int64())[0]).cast(pa.int16())
 

@@ -6,9 +6,9 @@ Lists come from outside: names and paths are accepted only in known forms.
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from catalogue.commoncrawl.crawls import (
@@ -81,6 +81,9 @@ class Dataset:
     """Columns whose values are in the paths of the files, ``name=value``; ``crawl`` and ``subset`` first."""
     manifest: str | None = None
     """Path of the list of its files; None if they were given one by one."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dataset, tuple(getattr(self, each.name) for each in fields(self))  # without what was found before
 
     @cached_property
     def schema(self) -> "pa.Schema":

@@ -19,7 +19,7 @@ _ENCODINGS: Final = {
     "BYTE_ARRAY": (6, 7),
     "FIXED_LEN_BYTE_ARRAY": (7,),
 }
-"""By physical type: RLE, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY and DELTA_BYTE_ARRAY.
+"""By physical type: 5 is DELTA_BINARY_PACKED, 6 DELTA_LENGTH_BYTE_ARRAY, and 7 DELTA_BYTE_ARRAY.
 
 In BYTE_STREAM_SPLIT, any bytes are values, so that a damaged header would not be noticed.
 """
@@ -159,7 +159,7 @@ def check_headers(headers: Sequence[PageHeader], chunk: ColumnChunk, num_rows: i
         values += header.num_values
         encodings.add(header.encoding)
         levels.add(header.levels)
-        # parquet-mr 1.11 to 1.13 writes checksums of dictionary pages, but not of data pages of version 2.
+        # parquet-mr 1.11 to 1.13 writes checksums of dictionary pages, not of data pages of version 2, without levels.
         is_second = header.data_page and header.levels is None
         if checksums.setdefault(is_second, header.has_crc) != header.has_crc:
             raise BadPageIndex("a page has no checksum, although other pages of its column chunk have one")

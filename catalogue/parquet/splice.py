@@ -133,9 +133,9 @@ class NotInflatedError(Exception):
 
 def parts(piece: ChunkPages, headers: Sequence[PageHeader]) -> Iterator[tuple[ChunkPages, Sequence[PageHeader], int]]:
     """Yield parts of a piece, with the headers and the uncompressed bytes of their pages."""
-    size = sum(header.inflated for header in headers)
-    if size <= PART_BYTES:
-        yield piece, headers, size
+    whole = sum(header.inflated for header in headers)
+    if whole <= PART_BYTES:
+        yield piece, headers, whole
         return
     data = b"".join(piece.pages)
     dictionary = [] if headers[0].data_page else headers[:1]

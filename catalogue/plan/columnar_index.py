@@ -44,13 +44,13 @@ class PageIndexes:
         self, path: str, version: StoredFile, ordinals: Iterable[int], states: tuple[str, str]
     ) -> dict[int, Indexes | None]:
         key = path, version.version, states
-        if missing := {*ordinals}.difference(self._indexes.get(key, ())):
+        known = self._indexes.setdefault(key, {})
+        if missing := {*ordinals}.difference(known):
             if sum(map(len, self._indexes.values())) + len(missing) > _INDEXES:
                 self._indexes.clear()
-                missing = {*ordinals}
-            found = dict.fromkeys(missing) | self.store.indexes(path, sorted(missing), version)
-            self._indexes[key] = self._indexes.get(key, {}) | found
-        return self._indexes[key]
+                missing, known = {*ordinals}, self._indexes.setdefault(key, {})
+            known |= dict.fromkeys(missing) | self.store.indexes(path, sorted(missing), version)
+        return known
 
 
 @dataclass(eq=False)
@@ -121,10 +121,11 @@ class ColumnarIndex:
     def _files_with_indexes(self) -> list[FileMetadata]:
         source, store = self.source(), self.page_indexes.store
         states = store.states()
-        self._files = {}
+        files = {}
         for each in self.candidates:
-            self._files[each.path] = self._file(each, source, states)
-        return [*self._files.values()]
+            files[each.path] = self._file(each, source, states)
+        self._files = files  # at once, for threads that fetch
+        return [*files.values()]
 
     def _file(self, candidate: FileMetadata, source: AnySource, states: tuple[str, str]) -> FileMetadata:
         path, stored = candidate.path, candidate.stored

@@ -36,9 +36,9 @@ READS = pa.schema(
 """A plan as a table; the last four are null until page indexes are fetched."""
 
 
-@dataclass(repr=False)
+@dataclass(frozen=True, repr=False)
 class ReadPlan(ReprMixin):
-    """The plans of the crawls that answer a query. It is not changed."""
+    """The plans of the crawls that answer a query."""
 
     query: ResolvedQuery
     cost: Cost
@@ -54,7 +54,6 @@ class ReadPlan(ReprMixin):
     """Page indexes to fetch before the query is planned again."""
     awaited: tuple[Awaited, ...] = field(init=False, compare=False)
     """Row groups whose page indexes must be fetched first; they are not in ``files`` yet."""
-
     searched: tuple[str, ...] = field(init=False, compare=False)
     """Crawls whose lists of blocks are searched before the query is planned again."""
     missing: tuple[str, ...] = field(init=False, compare=False)
@@ -62,9 +61,12 @@ class ReadPlan(ReprMixin):
 
     def __post_init__(self) -> None:
         for name in ("files", "blocks", "indexes", "awaited", "missing"):
-            setattr(self, name, tuple(chain.from_iterable(map(attrgetter(name), self.crawls))))
-        self.missing = (*self.unlisted, *self.missing)
-        self.searched = tuple([each.crawl for each in self.crawls if each.search])
+            self.__dict__[name] = tuple(chain.from_iterable(map(attrgetter(name), self.crawls)))
+        self.__dict__["missing"] = (*self.unlisted, *self.missing)
+        self.__dict__["searched"] = tuple([each.crawl for each in self.crawls if each.search])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReadPlan, (self.query, self.cost, self.crawls, self.unlisted)  # without what follows from these
 
     @cached_property
     def schema(self) -> pa.Schema:

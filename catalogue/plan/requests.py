@@ -19,10 +19,10 @@ _range = attrgetter("range")
 class Purpose(StrEnum):
     """The content of a range."""
 
-    CHUNK = "column chunks"
-    DICTIONARY = "dictionary pages"
-    PAGES = "data pages"
-    INDEX = "page indexes"
+    CHUNK = "column chunk"
+    DICTIONARY = "dictionary page"
+    PAGES = "data page"
+    INDEX = "page index"
 
 
 class Part(NamedTuple):
@@ -54,8 +54,10 @@ class PlannedRequest(NamedTuple):
     @property
     def reason(self) -> str:
         """Kinds of content and columns."""
+        if not self.parts:
+            return "blocks"
         kinds, _, columns, _ = zip(*self.parts, strict=True)
-        return f"{' and '.join(dict.fromkeys(kinds))} of {', '.join(dict.fromkeys(columns))}"
+        return f"{'s and '.join(dict.fromkeys(kinds))}s of {', '.join(dict.fromkeys(columns))}"
 
 
 class Cost(NamedTuple):

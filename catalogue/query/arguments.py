@@ -104,7 +104,7 @@ def comma_separated(texts: str | int | Iterable[str | int], name: str = "value")
     return [word.strip() for text in several(texts, name) for word in text.split(",")]
 
 
-def names(given: str | Iterable[str], name: str) -> tuple[str, ...]:
+def names_of(given: str | Iterable[str], name: str) -> tuple[str, ...]:
     """Return names; one text may have several, separated by commas."""
     return tuple(comma_separated(given)) if isinstance(given, str) else several(given, name, numbers=False)
 

@@ -69,10 +69,10 @@ class Query:
             QueryError: if a value is invalid.
             TypeError: if there is no such parameter.
         """
+        for name in given.keys() - BY_NAME.keys():
+            raise unknown_argument("scan", name, QueryOptions.__annotations__)  # other callers have checked the names
         values: dict[str, Any] = {}
         for name, value in {"patterns": () if patterns is None else patterns, **given}.items():
-            if name not in BY_NAME:
-                raise unknown_argument("scan", name, QueryOptions.__annotations__)  # other callers check the names
             if value is not None:
                 values[name] = parsed = BY_NAME[name].parse(value)
                 if isinstance(parsed, tuple) and not parsed and name not in {"subsets", "where"}:

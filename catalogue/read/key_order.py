@@ -68,8 +68,9 @@ def _in_key_order(plan: ReadPlan, columnar: Iterator[Piece], blocks: Iterator[Pi
     """
     query = plan.query
     key, time = query.table.key, query.table.time
-    alike = {key, *query.table.path_columns}  # rows with equal keys are sorted by the others, first by time
-    others = [name for name in dict.fromkeys([time, *query.columns]) if name in query.columns and name not in alike]
+    first = [time] if time in query.columns else []  # rows with equal keys are sorted by time first
+    columns = dict.fromkeys([*first, *query.columns])
+    others = [name for name in columns if name not in {key, *query.table.path_columns}]
     names = list(dict.fromkeys([key, *plan.schema.names]))
     schema = pa.schema([*map(plan.row_schema.field, names)])
     for section in sections(plan):

@@ -71,10 +71,16 @@ class StoredFooters:
     """Column chunks, decoded from stored footers when they are used, and what is kept of the tables of all crawls."""
 
     def __init__(self, store: Store) -> None:
-        self._value = lru_cache(_FOOTERS)(partial(store.get, "files"))
+        self._store = store
+        self._value = lru_cache(_FOOTERS)(self._read)
         self.flat = lru_cache(_PARTS)(partial(TableFile.read, columns=_VALUES))
         self.keys = lru_cache(_PARTS)(self._read_keys)
         self.decoded = lru_cache(_DECODED)(lambda _table, _part: dict[int, _Row]())
+
+    def _read(self, path: str, version: bytes) -> StoredFile:
+        if stored := self._store.get("files", path, version):
+            return stored
+        raise StoreChanged(path)
 
     def _read_keys(self, table: TableFile, part: int) -> "_Keys":
         of = table.parts[part]
@@ -97,8 +103,6 @@ class StoredFooters:
         def make(name: str, _: Column) -> ColumnChunk:
             if not decoded:
                 stored = self._value(row["path"], row["version"])
-                if stored is None:
-                    raise StoreChanged(row["path"])
                 options = {"columns": columns, "created_by": row["created_by"], "ordered": row["ordered"]}
                 decoded.append(decode_chunks(stored.data, stored.size, offset=row["footer_offset"], **options))
             return decoded[0][name]
@@ -126,7 +130,7 @@ class CrawlTable:
 
     def _rows(self, number: int, places: set[int]) -> dict[int, _Row]:
         known = self._footers.decoded(self.table, number)
-        if new := sorted(places - known.keys()):
+        if new := sorted(places.difference(known)):
             flat = self._footers.flat(self.table, number).take(positions(np.array(new, np.int64)))
             for place, of in zip(new, flat.to_pylist(), strict=True):
                 group = RowGroup(

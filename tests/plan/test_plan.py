@@ -53,6 +53,19 @@ def question(*patterns: str, **more: object) -> ResolvedQuery:
     return dataclasses.replace(ResolvedQuery(Intervals(intervals), patterns), **more)  # type: ignore[arg-type]
 
 
+def test_plans_say_why_they_read_and_do_not_change(harvested: catalogue.Catalogue) -> None:
+    crawl = harvested.session.stored_crawls()[0]
+    plan = harvested.captures("*.com", crawls=crawl, index="columnar").fetch_indexes()
+    reasons = {request.reason.partition(" of ")[0] for wave in plan.waves for request in wave}
+    assert reasons
+    assert all(reason.endswith(("chunks", "pages")) for reason in reasons)
+    assert PlannedRequest("cdx-00000.gz", ByteRange(0, 1), ()).reason == "blocks"
+    sent = pickle.loads(pickle.dumps(plan))  # noqa: S301 - its own bytes
+    assert (sent.files, sent.blocks, sent.missing) == (plan.files, plan.blocks, plan.missing)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.crawls = ()  # type: ignore[misc]
+
+
 def test_row_groups_without_bounds_might_match(mirror: Path) -> None:
     stored, nowhere = a_held_file(mirror), question("zzz.no-such-host.example/*")
     group = stored.footer.row_groups[0]
