@@ -134,9 +134,9 @@ class Session:
 
     def create_store(self, *, to_write: bool = True) -> Store:
         """Return the store, an empty one if there was none; ``to_write`` raises StoreError if it is read-only."""
+        if to_write:
+            self.check_writable()
         if self.is_read_only:
-            if to_write:
-                raise unwritable(self.store.path)
             return self.store
         if "store" not in self.__dict__:
             is_new = not self.store_path.exists()

@@ -83,7 +83,7 @@ class Dataset:
     """Path of the list of its files; None if they were given one by one."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset, tuple(getattr(self, each.name) for each in fields(self))  # without what was found before
+        return Dataset, tuple(getattr(self, each.name) for each in fields(self))  # without cached properties
 
     @cached_property
     def schema(self) -> "pa.Schema":

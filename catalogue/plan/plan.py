@@ -66,7 +66,7 @@ class ReadPlan(ReprMixin):
         self.__dict__["searched"] = tuple([each.crawl for each in self.crawls if each.search])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ReadPlan, (self.query, self.cost, self.crawls, self.unlisted)  # without what follows from these
+        return ReadPlan, (self.query, self.cost, self.crawls, self.unlisted)  # the rest follows from these
 
     @cached_property
     def schema(self) -> pa.Schema:

@@ -104,8 +104,8 @@ def comma_separated(texts: str | int | Iterable[str | int], name: str = "value")
     return [word.strip() for text in several(texts, name) for word in text.split(",")]
 
 
-def names_of(given: str | Iterable[str], name: str) -> tuple[str, ...]:
-    """Return names; one text may have several, separated by commas."""
+def entries(given: str | Iterable[str], name: str) -> tuple[str, ...]:
+    """Return the entries of a list; one text may have several, separated by commas."""
     return tuple(comma_separated(given)) if isinstance(given, str) else several(given, name, numbers=False)
 
 

@@ -9,16 +9,7 @@ from functools import partial
 from typing import Any
 
 from catalogue.commoncrawl.crawls import AUTO, INDEXES, NO_CRAWL
-from catalogue.query.arguments import (
-    column_name,
-    comma_separated,
-    flag,
-    member_of,
-    names_of,
-    one_of,
-    row_limit,
-    several,
-)
+from catalogue.query.arguments import column_name, comma_separated, entries, flag, member_of, one_of, row_limit, several
 from catalogue.query.filters import languages, media_types, statuses, valid_time
 from catalogue.surt.pattern import Match
 
@@ -79,7 +70,7 @@ class Parameter:
 
 
 _crawls = partial(several, name="crawls")
-_subsets, _columns = partial(names_of, name="subsets"), partial(names_of, name="columns")
+_subsets, _columns = partial(entries, name="subsets"), partial(entries, name="columns")
 
 
 def _texts(name: str) -> Callable[..., tuple[str, ...]]:
